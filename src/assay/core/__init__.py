@@ -1,0 +1,1 @@
+"""Ground floor: trials, records, statistics. Imports nothing else of assay."""

@@ -1,0 +1,79 @@
+"""Errors: one sentence each, saying what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class AssayError(Exception):
+    """Base of every error that assay raises on purpose.
+
+    Attributes
+    ----------
+    retryable : bool
+        Whether the same call may succeed later; ``assay resume --retry-errors`` reads it from the record.
+    fatal : bool
+        Whether every further trial would fail the same way (an invalid key, say): the run stops instead of
+        writing the same error thousands of times.
+    """
+
+    retryable = False
+    fatal = False
+
+
+class UsageError(AssayError):
+    """A name, option or value that the user gave is not one that exists (exit code 2)."""
+
+
+class DataError(AssayError):
+    """A file or row is not in its published format; the message names file, line, field and value."""
+
+
+class MissingExtra(AssayError):
+    """A library that an extra brings is not installed; the message holds the command that installs it."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs packages that are not installed here; run: pip install 'assay[{extra}]'")
+
+
+class ProviderError(AssayError):
+    """A model provider did not give a usable reply, after all retries."""
+
+    def __init__(self, message: str, *, retryable: bool = True, fatal: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+        self.fatal = fatal
+
+
+class BudgetExceeded(AssayError):
+    """The next call could pass the run's budget: the run stops and can be resumed with a larger one."""
+
+    retryable = True
+    fatal = True
+
+
+class TrialTimeout(AssayError):
+    """A trial ran past its time limit and was killed."""
+
+    retryable = True
+
+
+class WorkerLost(AssayError):
+    """A worker process died under a trial (crash, kill, memory limit)."""
+
+    retryable = True
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:
+    """One sentence for a name that does not exist, with the nearest ones that do."""
+    known = sorted(known)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    if near:
+        tail = f"did you mean {' or '.join(map(repr, near))}?"
+    elif known:
+        shown = ", ".join(known[:12]) + (", ..." if len(known) > 12 else "")
+        tail = f"there are: {shown}."
+    else:
+        tail = "there are none."
+    return UsageError(f"There is no {kind} {name!r}; {tail}{' ' + hint if hint else ''}")

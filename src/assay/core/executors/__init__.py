@@ -1,0 +1,1 @@
+"""Executors: how pending trials become outcomes, on this machine or on many."""

@@ -1,0 +1,1 @@
+"""Multimodal wing: benchmarks whose samples are pictures, text, or both."""

@@ -1,0 +1,1 @@
+"""Things under test, and what they act with."""
