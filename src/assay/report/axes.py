@@ -120,7 +120,7 @@ def named_axes(
     body = {"height": max(60, round(rows * ROW_STEP)) if flat else 280, "layer": layers, "encoding": encoding}
     longest = max((len(str(row.get("end_text", ""))) for row in data.values), default=0)
     if flat and longest:
-        body["padding"] = padding(longest)
+        body["padding"] = padding(longest, share=0.75)
     return body
 
 

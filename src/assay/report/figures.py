@@ -111,16 +111,14 @@ def theme(dark: bool = False, background: str | None = None) -> dict[str, Any]:
             "orient": "top", "symbolSize": 70, "labelLimit": 260, "columnPadding": 14,
         },
         "header": {"labelColor": ink, "titleColor": soft, "labelFontSize": 12, "labelFontWeight": 600},
-        "text": {"color": ink, "fontSize": 11.5},
+        "text": {"fontSize": 11.5},
         "rule": {"color": ink},
         "tick": {"color": ink},
         "mark": {"color": colors[0]},
         "range": {"category": colors, "symbol": SHAPES, "heatmap": {"scheme": "blues"}, "ramp": {"scheme": "blues"}},
         "style": {
-            "quiet": {"fill": soft, "stroke": soft},
-            "ink": {"fill": ink, "stroke": ink},
-            "inktext": {"fill": ink},
-            "onfill": {"fill": "#101317" if dark else "#ffffff"},
+            "inktext": {"color": ink},
+            "onfill": {"color": "#101317" if dark else "#ffffff"},
         },
     }  # fmt: skip
 

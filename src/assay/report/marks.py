@@ -240,14 +240,13 @@ def histogram(data: ChartData) -> dict[str, Any]:
     data.kinds["y"] = "quantitative"
     data.titles["y"] = data.chart.y_title or "count"
     several = data.has("color") and len(data.domain) > 1
-    mark = {"type": "bar", "opacity": 0.55 if several else 0.9, "binSpacing": 1}
+    mark = {"type": "bar", "opacity": 0.55 if several else 0.9, "orient": "vertical"}
     tip = [
         {"field": "t0", "type": "nominal", "title": data.titles["x"]},
         {"field": "y", "type": "quantitative", "title": "count"},
     ]
-    x = position(data, "x", zero=False) | ({} if log else {"bin": {"binned": True, "step": width}})
     y = {"field": "y", "type": "quantitative", "title": data.titles["y"], "stack": None}
-    encoding = {"x": x, "x2": {"field": "x2"}, "y": y, "tooltip": tip} | color(data)
+    encoding = {"x": position(data, "x"), "x2": {"field": "x2"}, "y": y, "y2": {"datum": 0}, "tooltip": tip} | color(data)
     return {"height": 260, "mark": mark, "encoding": encoding}
 
 
