@@ -1,0 +1,149 @@
+"""Journal: append-only, checksummed lines. What was written is either whole or not there.
+
+A line is ``{"crc":"xxxxxxxx","records":[...]}``: valid JSON for any reader, with the CRC-32 of the array's bytes. One
+line holds what must be kept or lost together (one trial, or a whole batch). Lines reach the operating system at once,
+so killing the process loses nothing, and the disk within a second, so a power cut loses at most that second.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from assay.core.errors import AssayError
+
+_HEAD = b'{"crc":"%08x","records":'
+_HEAD_LENGTH = len(_HEAD % 0)
+SYNC_SECONDS = 0.8
+
+
+class JournalError(AssayError):
+    """The journal could not be written (disk full, folder read-only); everything before it is kept."""
+
+    fatal = True
+
+
+class Journal:
+    """Writer of one journal file in ``folder``; every writer starts a file of its own, so a torn tail stays behind.
+
+    Parameters
+    ----------
+    folder
+        Made when missing. Files are named 000001.jsonl, 000002.jsonl, ...
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        number = 1 + max((int(p.stem) for p in folder.glob("*.jsonl") if p.stem.isdigit()), default=0)
+        self.path = folder / f"{number:06d}.jsonl"
+        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._size = 0
+        self._dirty = False
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._closing = False
+        self._syncer = threading.Thread(target=self._sync_loop, name="assay-journal", daemon=True)
+        self._syncer.start()
+
+    def write(self, records: Any) -> None:
+        """Append one line holding ``records`` (a list of JSON-able values or msgspec structs)."""
+        self.write_encoded(msgspec.json.encode(records))
+
+    def write_encoded(self, array: bytes) -> None:
+        """Append one line holding an array that is JSON text already."""
+        line = b"".join((_HEAD % zlib.crc32(array), array, b"}\n"))
+        with self._lock:
+            try:
+                done = 0
+                while done < len(line):
+                    done += os.write(self._fd, line[done:])
+            except OSError as error:
+                os.ftruncate(self._fd, self._size)
+                raise JournalError(
+                    f"Could not write to {self.path} ({error.strerror}); the records before this one are kept, "
+                    "free some space or make the folder writable and resume."
+                ) from error
+            self._size += len(line)
+            if not self._dirty:
+                self._dirty = True
+                self._wake.set()
+
+    def sync(self) -> None:
+        """Force what was written to the disk."""
+        with self._lock:
+            self._dirty = False
+        os.fsync(self._fd)
+
+    def _sync_loop(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._closing:
+                return
+            pause = threading.Event()
+            pause.wait(SYNC_SECONDS)
+            if self._closing:
+                return
+            self.sync()
+
+    def close(self) -> None:
+        """Sync, stop the syncing thread, and drop the file if nothing was written."""
+        if self._closing:
+            return
+        self._closing = True
+        self._wake.set()
+        self._syncer.join()
+        os.fsync(self._fd)
+        os.close(self._fd)
+        if self._size == 0:
+            self.path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """Journal files in the order they were begun."""
+    return sorted(p for p in folder.glob("*.jsonl") if p.stem.isdigit())
+
+
+def read_arrays(folder: Path) -> Iterator[bytes]:
+    """The JSON arrays of all whole lines, oldest first; a line that is torn or damaged is passed over."""
+    for path in journal_files(folder):
+        with path.open("rb") as file:
+            for line in file:
+                array = _checked(line)
+                if array is not None:
+                    yield array
+
+
+def damaged_lines(folder: Path) -> list[tuple[Path, int]]:
+    """File and line number of every line that does not match its checksum."""
+    found = []
+    for path in journal_files(folder):
+        with path.open("rb") as file:
+            found.extend((path, number) for number, line in enumerate(file, 1) if _checked(line) is None)
+    return found
+
+
+def _checked(line: bytes) -> bytes | None:
+    if not line.endswith(b"}\n") or not line.startswith(b'{"crc":"'):
+        return None
+    array = line[_HEAD_LENGTH:-2]
+    try:
+        crc = int(line[8:16], 16)
+    except ValueError:
+        return None
+    return array if zlib.crc32(array) == crc else None

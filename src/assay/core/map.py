@@ -1,0 +1,163 @@
+"""Recipes, and the resumable map they stand on: the engine without samples and scores."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.core.benchmark import Benchmark
+from assay.core.datasets import write_manifest
+from assay.core.errors import AssayError, UsageError, unknown_name
+from assay.core.executors.local import ContextThreads, metered_call
+from assay.core.executors.pool import Pool
+from assay.core.journal import Journal, read_arrays
+from assay.core.metering import RunScope, current_scope
+from assay.core.registry import benchmark_class, resolve, typed_options
+from assay.core.run import cache_folder, in_thread
+
+
+class MapError(AssayError):
+    """Some items failed; all others are kept, and calling again does the failed ones only."""
+
+
+class _Entry(msgspec.Struct):
+    key: str
+    value: msgspec.Raw
+
+
+def resumable_map(
+    fn: Callable[[Any], Any],
+    items: Iterable[Any],
+    *,
+    key: Callable[[Any], str],
+    out: Path | str,
+    executor: str = "local",
+    workers: int | None = None,
+    connections: int = 32,
+) -> Iterator[Any]:
+    """``fn`` of every item, in order; what is done is on disk within a second and never done again.
+
+    Parameters
+    ----------
+    fn
+        ``def`` computes (worker processes where it can be pickled by name, else here), ``async def`` waits. Returns something
+        JSON-able.
+    items
+        What to map over.
+    key
+        Name of an item, stable and unique.
+    out
+        Folder of the recipe; results are journalled in ``out/.journal``.
+    executor
+        ``"local"``.
+
+    Raises
+    ------
+    MapError
+        After everything else is done: how many items failed, and the first failure.
+    """
+    if executor != "local":
+        raise unknown_name("executor", executor, ["local"])
+    folder = Path(out) / ".journal"
+    listed = list(items)
+    keys = [key(item) for item in listed]
+    if len(set(keys)) != len(keys):
+        twice = next(k for i, k in enumerate(keys) if k in keys[:i])
+        raise UsageError(f"resumable_map: two items have the key {twice!r}; keys must be unique.")
+    done = _finished(folder)
+    todo = deque((k, item) for k, item in zip(keys, listed) if k not in done)
+    if todo:
+        failures: list[tuple[str, BaseException]] = []
+        with Journal(folder) as journal:
+            in_thread(lambda: asyncio.run(_map(fn, todo, journal, failures, workers, connections)))
+        if failures:
+            name, error = failures[0]
+            raise MapError(
+                f"{len(failures)} of {len(listed)} items failed, first {name!r} ({type(error).__name__}: {error}); "
+                f"the others are kept in {out}, run the same again to retry."
+            ) from error
+        done = _finished(folder)
+    return (msgspec.json.decode(done[k]) for k in keys)
+
+
+def _finished(folder: Path) -> dict[str, bytes]:
+    decoder = msgspec.json.Decoder(list[_Entry])
+    return {e.key: bytes(e.value) for array in read_arrays(folder) for e in decoder.decode(array)}
+
+
+async def _map(
+    fn: Callable[[Any], Any],
+    todo: deque[tuple[str, Any]],
+    journal: Journal,
+    failures: list[tuple[str, BaseException]],
+    workers: int | None,
+    connections: int,
+) -> None:
+    size = workers if workers is not None else os.cpu_count() or 1
+    pool = Pool(size or 1)
+    asyncio.get_running_loop().set_default_executor(ContextThreads(max_workers=32))
+    scope = RunScope(cache_folder=cache_folder() / "replies", connections=connections)
+    scope.shared["loop"] = asyncio.get_running_loop()
+    token = current_scope.set(scope)
+    if inspect.iscoroutinefunction(fn):
+        call, width = fn, connections
+    elif size and _importable(fn):
+        call, width = partial(metered_call, pool, fn), size
+    else:
+        call, width = partial(asyncio.to_thread, fn), 1
+
+    async def lane() -> None:
+        while todo:
+            name, item = todo.popleft()
+            try:
+                journal.write([{"key": name, "value": await call(item)}])
+            except Exception as error:
+                failures.append((name, error))
+                if getattr(error, "fatal", False):
+                    todo.clear()
+
+    try:
+        await asyncio.gather(*(lane() for _ in range(min(width, len(todo)))))
+    finally:
+        await scope.close()
+        await pool.close()
+        current_scope.reset(token)
+
+
+def _importable(fn: Callable[..., Any]) -> bool:
+    try:
+        return b"__main__" not in pickle.dumps(fn)
+    except Exception:
+        return False
+
+
+def find_recipe(name: str) -> tuple[type[Benchmark], str, Callable[..., None]]:
+    """Benchmark, short name and function of the recipe called ``benchmark.recipe``."""
+    room, dot, short = name.partition(".")
+    if not dot:
+        raise UsageError(f"A recipe is named BENCHMARK.RECIPE, like asciieval.items; {name!r} has no dot.")
+    cls = benchmark_class(room)
+    if short not in cls.recipes:
+        raise unknown_name(f"recipe of {room!r}", short, cls.recipes)
+    return cls, short, resolve(cls.recipes[short])
+
+
+def make(name: str, out: Path | str, **options: Any) -> Path:
+    """Call a recipe and write the manifest of the folder it made; see `assay.make`."""
+    cls, short, fn = find_recipe(name)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    typed = typed_options(fn, options, f"recipe {name!r}", skip=1)
+    fn(folder, **typed)
+    if not (folder / "manifest.json").exists():
+        write_manifest(folder, recipe=f"{cls.name}.{short}", options={k: str(v) for k, v in typed.items()})
+    return folder

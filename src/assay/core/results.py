@@ -1,0 +1,258 @@
+"""Run and Runs: what has been measured, read back from run folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from assay.core.benchmark import Metric
+from assay.core.errors import UsageError, unknown_name
+from assay.core.registry import benchmark_class, load_benchmark
+from assay.core.store import Store, load_output
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from assay.core.metrics import Score
+
+
+class Run:
+    """One execution of one benchmark on one system: a folder.
+
+    Parameters
+    ----------
+    path
+        The run folder.
+
+    Attributes
+    ----------
+    info : dict
+        The manifest, run.json.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._store = Store(self.path)
+        self.info: dict[str, Any] = self._store.read_info()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r}: {self.benchmark} on {self.system}, {self.status})"
+
+    @property
+    def id(self) -> str:
+        """Name of the folder."""
+        return self.path.name
+
+    @property
+    def benchmark(self) -> str:
+        """Name of the benchmark."""
+        return self.info["benchmark"]
+
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+        return self.info["system"]
+
+    @property
+    def status(self) -> str:
+        """running, finished or interrupted."""
+        return self.info["status"]
+
+    @cached_property
+    def records(self) -> pl.DataFrame:
+        """One row a trial: key, cluster, groups, scores, status, measurements, calls, output, target."""
+        return self._store.read_records()
+
+    @cached_property
+    def samples(self) -> pl.DataFrame:
+        """One row a planned sample: task, sample, index, cluster, target, groups."""
+        return self._store.read_samples()
+
+    def rows(self, task: str) -> pl.DataFrame:
+        """The finer table of one task: sample, attempt and the task's own columns."""
+        if task not in self.info["tasks"]:
+            raise unknown_name("task", task, self.info["tasks"])
+        return self._store.read_rows(task)
+
+    def output(self, task: str, sample: str, attempt: int = 0) -> Any:
+        """What the system put out in one trial."""
+        import polars as pl
+
+        found = self.records.filter(pl.col("task") == task, pl.col("sample") == sample, pl.col("attempt") == attempt)
+        if found.is_empty():
+            raise UsageError(f"{self.id} holds no record of {task}/{sample}, attempt {attempt}.")
+        return load_output(self.path, found["output"][0])
+
+    @property
+    def missing(self) -> int:
+        """Planned trials that have no record."""
+        return self.info["trials"] - self.records.height
+
+    def metrics(self) -> Sequence[Metric]:
+        """The benchmark's metrics, with its options where it can be rebuilt."""
+        if self.info.get("rebuildable"):
+            return load_benchmark(self.benchmark, **self.info["options"]).metrics
+        return benchmark_class(self.benchmark).metrics
+
+    def scores(self, by: str | Sequence[str] = (), metrics: Sequence[Metric] | None = None) -> list[Score]:
+        """Every metric with its interval, n and errors; one entry a value of the groups in ``by``."""
+        from assay.core.metrics import evaluate_all
+
+        groups = (by,) if isinstance(by, str) else tuple(by)
+        for group in groups:
+            if group not in self.records.columns:
+                raise unknown_name(
+                    "group", group, [*self.info.get("groups", []), *self.info.get("outcome_groups", []), "task"]
+                )
+        chosen = self.metrics() if metrics is None else metrics
+        rows = None
+        if any(m.over == "rows" for m in chosen):
+            rows = self._all_rows()
+        resample = {name: task["resample"] for name, task in self.info["tasks"].items()}
+        return evaluate_all(chosen, self.records, resample, by=groups, rows=rows)
+
+    def _all_rows(self) -> pl.DataFrame:
+        """Rows of all tasks with the key, cluster and groups of their records."""
+        import polars as pl
+
+        keys = [
+            "task",
+            "sample",
+            "attempt",
+            "cluster",
+            "status",
+            *self.info.get("groups", []),
+            *self.info.get("outcome_groups", []),
+        ]
+        parts = []
+        for task in self.info["tasks"]:
+            rows = self.rows(task)
+            if rows.height:
+                parts.append(rows.with_columns(pl.lit(task).alias("task")))
+        if not parts:
+            return pl.DataFrame(schema={"task": pl.String, "sample": pl.String, "attempt": pl.Int64})
+        rows = pl.concat(parts, how="diagonal_relaxed")
+        known = self.records.select(
+            [k for k in keys if k in self.records.columns and (k in keys[:3] or k not in rows.columns)]
+        )
+        return rows.join(known, on=["task", "sample", "attempt"], how="left")
+
+
+class Runs(Sequence[Run]):
+    """Several runs, as analyses take them.
+
+    Parameters
+    ----------
+    runs
+        Runs or paths of run folders.
+    """
+
+    def __init__(self, runs: Iterable[Run | Path | str]) -> None:
+        self._runs = [r if isinstance(r, Run) else Run(r) for r in runs]
+
+    @overload
+    def __getitem__(self, place: int) -> Run: ...
+    @overload
+    def __getitem__(self, place: slice) -> Runs: ...
+    def __getitem__(self, place: int | slice) -> Run | Runs:
+        return Runs(self._runs[place]) if isinstance(place, slice) else self._runs[place]
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._runs)
+
+    @cached_property
+    def records(self) -> pl.DataFrame:
+        """Records of all runs, with columns run, system and benchmark in front."""
+        import polars as pl
+
+        parts = [
+            r.records.select(
+                pl.lit(r.id).alias("run"),
+                pl.lit(r.system).alias("system"),
+                pl.lit(r.benchmark).alias("benchmark"),
+                pl.all(),
+            )
+            for r in self._runs
+        ]
+        if not parts:
+            raise UsageError("No run was given; `assay runs` lists the runs there are.")
+        return pl.concat(_one_type_a_column(parts), how="diagonal_relaxed")
+
+    @cached_property
+    def systems(self) -> pl.DataFrame:
+        """One row a run: run, system, benchmark, facts of the model (family, release_date, ...), the user's tags."""
+        import polars as pl
+
+        rows = []
+        for run in self._runs:
+            facts = {k: v for k, v in run.info.get("system_info", {}).items() if isinstance(v, (str, int, float, bool))}
+            rows.append(
+                {**facts, "run": run.id, "system": run.system, "benchmark": run.benchmark, **run.info.get("tags", {})}
+            )
+        frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
+        return frame.select("run", "system", "benchmark", pl.exclude("run", "system", "benchmark"))
+
+
+def _one_type_a_column(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """A group that is text in one run and a number in another becomes text in all."""
+    import polars as pl
+
+    kinds: dict[str, set[Any]] = {}
+    for frame in frames:
+        for name, kind in frame.schema.items():
+            kinds.setdefault(name, set()).add(kind)
+    text = [n for n, k in kinds.items() if len(k) > 1 and pl.String in k]
+    return [f.with_columns(pl.col([t for t in text if t in f.columns]).cast(pl.String)) for f in frames]
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """Runs in a folder, newest first."""
+    found = [Run(p.parent) for p in folder.glob("*/run.json")]
+    return sorted(found, key=lambda r: r.info["created"], reverse=True)
+
+
+def find_run(text: str, folder: Path) -> list[Run]:
+    """Runs meant by a path, a glob, ``latest``, ``latest:BENCHMARK`` or the beginning of an id.
+
+    Raises
+    ------
+    UsageError
+        Nothing fits, or a beginning fits several.
+    """
+    path = Path(text)
+    if (path / "run.json").is_file():
+        return [Run(path)]
+    if path.is_dir():
+        inside = find_runs(path)
+        if inside:
+            return inside
+    runs = find_runs(folder) if folder.is_dir() else []
+    if text == "latest" or text.startswith("latest:"):
+        benchmark = text.partition(":")[2]
+        fitting = [r for r in runs if not benchmark or r.benchmark == benchmark]
+        if not fitting:
+            raise UsageError(
+                f"There is no run{' of ' + benchmark if benchmark else ''} in {folder} yet; `assay run` makes one."
+            )
+        return fitting[:1]
+    if any(c in text for c in "*?["):
+        import fnmatch
+
+        fitting = [r for r in runs if fnmatch.fnmatchcase(r.id, text)] or [
+            Run(p) for p in sorted(Path().glob(text)) if (p / "run.json").is_file()
+        ]
+        if fitting:
+            return fitting
+    # The random tail of an id is as good a name for it as its beginning.
+    fitting = [r for r in runs if r.id.startswith(text) or r.id.rpartition("-")[2].startswith(text)]
+    if len(fitting) == 1:
+        return fitting
+    if len(fitting) > 1:
+        some = ", ".join(r.id for r in fitting[:4])
+        raise UsageError(f"{text!r} is the beginning of {len(fitting)} runs ({some} ...); give more of the id.")
+    raise unknown_name("run", text, [r.id for r in runs], f"Looked in {folder}; ASSAY_RUNS sets another folder.")

@@ -1,0 +1,643 @@
+"""Running: plan, pending, executor, journal. And what comes of it: Run and Runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import importlib
+import os
+import platform
+import signal
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from assay.core.benchmark import Benchmark, Task
+from assay.core.errors import AssayError, UsageError, unknown_name
+from assay.core.execute import Place, TaskRunner, make_runners, overrides, tasks_by_name
+from assay.core.executors.local import Job, LocalExecutor, portable
+from assay.core.executors.worker import Recipe
+from assay.core.journal import Journal
+from assay.core.metering import Budget, RunScope, current_scope
+from assay.core.plan import Plan, Selection, fingerprint, make_plan
+from assay.core.registry import load_benchmark
+from assay.core.results import Run
+from assay.core.store import Record, Store, safe_name
+
+PROGRESS_SECONDS = 0.1
+
+
+class Progress(Protocol):
+    """Told how a run goes: by the command line a bar, by default nothing."""
+
+    def start(self, total: int, done: int) -> None: ...
+
+    def update(self, state: ProgressState) -> None: ...
+
+    def finish(self, state: ProgressState) -> None: ...
+
+
+@dataclass
+class ProgressState:
+    """Counts of a run going on. ``paid`` is in US dollars; ``shown`` holds what long trials tell."""
+
+    total: int
+    done: int
+    errors: int = 0
+    paid: float = 0.0
+    seconds: float = 0.0
+    shown: dict[str, str] = field(default_factory=dict)
+
+
+def runs_folder() -> Path:
+    """Where runs go: ``$ASSAY_RUNS``, else ./runs."""
+    return Path(os.environ.get("ASSAY_RUNS") or "runs")
+
+
+def cache_folder() -> Path:
+    """Where caches go: ``$ASSAY_CACHE``, else assay's folder of the user's cache."""
+    named = os.environ.get("ASSAY_CACHE")
+    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay"
+
+
+class _Sink:
+    """Writes records to the journal, counts, and stops the run at too many errors."""
+
+    def __init__(
+        self, journal: Journal, state: ProgressState, progress: Progress | None, max_errors: float | None
+    ) -> None:
+        self.stopping = False
+        self.reason: str | None = None
+        self._journal = journal
+        self._state = state
+        self._progress = progress
+        self._max_errors = max_errors
+        self._begun = self._last = time.monotonic()
+
+    def records(self, records: list[Record]) -> None:
+        self._journal.write(records)
+        self._count([(r.status, sum(c.paid for c in r.calls)) for r in records])
+
+    def encoded(self, array: bytes, statuses: list[tuple[str, float]]) -> None:
+        self._journal.write_encoded(array)
+        self._count(statuses)
+
+    def stop(self, reason: str) -> None:
+        self.stopping = True
+        self.reason = self.reason or reason
+
+    def shown(self, name: tuple[str, str], done: float, total: float | None, shown: Mapping[str, Any]) -> None:
+        parts = [f"{done:g}/{total:g}" if total is not None else f"{done:g}", *(f"{k} {v}" for k, v in shown.items())]
+        self._state.shown["/".join(name)] = " ".join(parts)
+        while len(self._state.shown) > 4:
+            self._state.shown.pop(next(iter(self._state.shown)))
+        self._tick()
+
+    def _count(self, statuses: list[tuple[str, float]]) -> None:
+        state = self._state
+        state.done += len(statuses)
+        for status, paid in statuses:
+            state.paid += paid
+            if status in ("error", "timeout"):
+                state.errors += 1
+        if self._max_errors is not None and state.errors > self._max_errors and not self.stopping:
+            self.stop(f"{state.errors} trials ended in an error, more than the {self._max_errors:g} allowed.")
+        self._tick()
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        if self._progress is not None and now - self._last >= PROGRESS_SECONDS:
+            self._last = now
+            self._state.seconds = now - self._begun
+            self._progress.update(self._state)
+
+    def finish(self) -> None:
+        self._state.seconds = time.monotonic() - self._begun
+        if self._progress is not None:
+            self._progress.finish(self._state)
+
+
+@dataclass(frozen=True)
+class Engine:
+    """How a run is carried out; none of it changes a score.
+
+    Parameters
+    ----------
+    executor
+        ``"local"`` or an executor object.
+    connections
+        Requests in flight at most; adaptation goes on below it.
+    workers
+        Worker processes; None = one a core, 0 = compute in this process.
+    max_errors
+        Stop when more trials than this failed (``10``), or a larger share of the plan (``"10%"``).
+    budget
+        US dollars (``5``, ``"5usd"``); never passed.
+    cache
+        Whether model replies are taken from and kept in the request cache.
+    tries
+        Times a trial is tried that raises an unexpected exception.
+    progress
+        Told how it goes.
+    """
+
+    executor: Any = "local"
+    connections: int = 32
+    workers: int | None = None
+    max_errors: int | str | None = None
+    budget: float | str | None = None
+    cache: bool = True
+    tries: int = 2
+    progress: Progress | None = None
+
+    def make_executor(self) -> Any:
+        """The executor object."""
+        if not isinstance(self.executor, str):
+            return self.executor
+        if self.executor != "local":
+            raise unknown_name("executor", self.executor, ["local"])
+        return LocalExecutor(self.workers, self.connections)
+
+    def dollars(self) -> float | None:
+        """The budget as a number."""
+        if self.budget is None:
+            return None
+        text = str(self.budget).lower().replace("usd", "").replace("$", "").strip()
+        try:
+            dollars = float(text)
+        except ValueError:
+            dollars = -1.0
+        if not 0 <= dollars < float("inf"):
+            raise UsageError(f"The budget must be an amount of US dollars like 5 or 5usd, not {self.budget!r}.")
+        return dollars
+
+    def errors_allowed(self, total: int) -> float | None:
+        """`max_errors` as a number of trials."""
+        if self.max_errors is None:
+            return None
+        text = str(self.max_errors).strip()
+        try:
+            return float(text[:-1]) / 100 * total if text.endswith("%") else int(text)
+        except ValueError:
+            raise UsageError(
+                f"max_errors must be a number of trials or a share like 10%, not {self.max_errors!r}."
+            ) from None
+
+
+@dataclass
+class Prepared:
+    """A run that could start: what is run on what, the plan, and the manifest to be."""
+
+    benchmark: Benchmark
+    system: Any
+    system_name: str
+    options: dict[str, Any]
+    outputs: Any
+    runners: dict[str, TaskRunner]
+    plan: Plan
+    skipped: dict[str, str]
+    data_fingerprint: str
+    samples: Any
+
+
+def prepare(
+    benchmark: str | Benchmark,
+    system: Any,
+    *,
+    loading: str,
+    options: Mapping[str, Any] | None = None,
+    selection: Selection = Selection(),
+    attempts: int | None = None,
+    seed: int = 0,
+    folder: Path = Path(),
+    tries: int = 2,
+) -> Prepared:
+    """Load, check and plan, without writing anything or asking any model."""
+    if isinstance(benchmark, str):
+        benchmark = load_benchmark(benchmark, **(options or {}))
+        benchmark.options = dict(options or {})  # type: ignore[attr-defined]
+    elif options:
+        raise UsageError("Options go with a benchmark's name; an object of one has been given its options already.")
+    loader = importlib.import_module(loading)
+    name = system if isinstance(system, str) else getattr(system, "name", None) or loader.describe(system)["name"]
+    live = loader.load(system, benchmark=benchmark) if isinstance(system, str) else system
+    outputs = live.outcomes(benchmark) if getattr(live, "is_submission", False) else None
+    named = tasks_by_name(benchmark)
+    fitting, skipped = {}, {}
+    for task_name, task in named.items():
+        reason = misfit(task, live, outputs is not None)
+        if reason is None:
+            fitting[task_name] = task
+        else:
+            skipped[task_name] = reason
+    if not fitting:
+        raise UsageError(
+            f"{name} fits no task of {benchmark.name!r}: " + "; ".join(f"{t} {r}" for t, r in skipped.items()) + "."
+        )
+    place = Place(folder, cache_folder() / "content", seed, tries, outputs)
+    runners = make_runners(fitting.values(), live, place)
+    plan = make_plan(runners, selection, attempts, seed)
+    samples = plan.samples_frame()
+    return Prepared(
+        benchmark,
+        live,
+        name,
+        getattr(benchmark, "options", {}),
+        outputs,
+        runners,
+        plan,
+        skipped,
+        fingerprint(samples),
+        samples,
+    )
+
+
+def misfit(task: Task, system: Any, submission: bool) -> str | None:
+    """Why a system cannot take a task; None = it can."""
+    if submission:
+        return None if overrides(task, "score") else "has no scorer apart from the trial, so it takes no submissions"
+    try:
+        fits = isinstance(system, task.system)
+    except TypeError as error:
+        raise AssayError(
+            f"Task {task.name!r}: its protocol {task.system} is not runtime-checkable ({error})."
+        ) from error
+    if fits:
+        return None
+    missing = [m for m in getattr(task.system, "__protocol_attrs__", ()) if not hasattr(system, m)]
+    lacks = f" (it lacks {', '.join(sorted(missing))})" if missing else ""
+    return f"needs a {task.system.__name__}{lacks}"
+
+
+def run(
+    benchmark: str | Benchmark,
+    system: Any,
+    *,
+    loading: str,
+    options: Mapping[str, Any] | None = None,
+    samples: Any = None,
+    tasks: Iterable[str] = (),
+    attempts: int | None = None,
+    seed: int = 0,
+    into: Path | str | Run | None = None,
+    tags: Mapping[str, Any] | None = None,
+    engine: Engine = Engine(),
+    parent: Mapping[str, Any] | None = None,
+    system_info: Mapping[str, Any] | None = None,
+) -> Run:
+    """Run a benchmark on a system; see `assay.run`. A re-scored run keeps its parent's ``system_info``."""
+    selection = Selection.of(samples, tasks)
+    if into is not None and (path := Path(into.path if isinstance(into, Run) else into)).joinpath("run.json").is_file():
+        return _extend(path, benchmark, system, loading, selection, attempts, engine)
+    ready = prepare(
+        benchmark,
+        system,
+        loading=loading,
+        options=options,
+        selection=selection,
+        attempts=attempts,
+        seed=seed,
+        tries=engine.tries,
+    )
+    bench = ready.benchmark
+    now = dt.datetime.now(dt.UTC)
+    identity = uuid.uuid4().hex[:6]
+    if into is not None:
+        path = Path(into.path if isinstance(into, Run) else into)
+    else:
+        path = runs_folder() / f"{bench.name}--{safe_name(ready.system_name)}--{now:%Y%m%dT%H%M%SZ}-{identity}"
+    info = {
+        "format": 1,
+        "id": path.name,
+        "assay": _version(),
+        "benchmark": bench.name,
+        "benchmark_version": bench.version,
+        "title": bench.title,
+        "options": msgspec.to_builtins(ready.options, enc_hook=str),
+        "options_fingerprint": fingerprint(msgspec.to_builtins(ready.options, enc_hook=str)),
+        "rebuildable": isinstance(benchmark, str) and isinstance(system, str),
+        "system": ready.system_name,
+        "system_info": system_info
+        or importlib.import_module(loading).describe(system if isinstance(system, str) else ready.system),
+        "tags": dict(tags or {}),
+        "seed": seed,
+        "attempts": attempts,
+        "selection": asdict(selection),
+        "skipped_tasks": ready.skipped,
+        "data": dict(bench.data()),
+        "parent": parent,
+        "status": "running",
+        "created": now.isoformat(),
+        "host": {"python": platform.python_version(), "platform": platform.platform(), "cpus": os.cpu_count()},
+        "command": _command(),
+        "git": _git_state(),
+        **_of_plan(ready),
+    }
+    store = Store.create(path, info)
+    store.write_samples(ready.samples)
+    return _carry_out(store, info, ready, loading, engine)
+
+
+def resume(
+    run: Run,
+    *,
+    loading: str,
+    benchmark: Benchmark | None = None,
+    system: Any = None,
+    retry_errors: bool = False,
+    engine: Engine = Engine(),
+) -> Run:
+    """Go on with a run exactly where it stopped; see `assay.resume`."""
+    store = Store(run.path)
+    info = store.read_info()
+    if not info["rebuildable"] and (benchmark is None and system is None):
+        raise UsageError(
+            f"{run.path.name} was made from Python objects, which a name cannot rebuild; "
+            "pass the same benchmark and system to assay.resume."
+        )
+    ready = _prepare_again(info, benchmark, system, loading, Selection(**_selection(info)), info["attempts"], engine)
+    if ready.data_fingerprint != info["data_fingerprint"]:
+        raise UsageError(
+            f"The data of {run.path.name} changed since it was begun (fingerprint {info['data_fingerprint']}, now "
+            f"{ready.data_fingerprint}); start a new run, or bring the old data back."
+        )
+    return _carry_out(store, info, ready, loading, engine, retry_errors=retry_errors)
+
+
+def _extend(
+    path: Path,
+    benchmark: str | Benchmark,
+    system: Any,
+    loading: str,
+    selection: Selection,
+    attempts: int | None,
+    engine: Engine,
+) -> Run:
+    """Add samples to an existing run (adaptive tests, active annotation)."""
+    store = Store(path)
+    info = store.read_info()
+    name = benchmark if isinstance(benchmark, str) else benchmark.name
+    if name != info["benchmark"]:
+        raise UsageError(f"{path.name} is a run of {info['benchmark']!r}; {name!r} cannot go into it.")
+    if isinstance(system, str) and system != info["system"]:
+        raise UsageError(f"{path.name} is a run on {info['system']!r}; {system!r} cannot go into it.")
+    old = store.read_samples()
+    wanted = _prepare_again(
+        info,
+        None if isinstance(benchmark, str) else benchmark,
+        system,
+        loading,
+        selection,
+        attempts or info["attempts"],
+        engine,
+    )
+    ids = {(t, s) for t, s in old.select("task", "sample").iter_rows()} | {
+        (t, s) for t, s in wanted.samples.select("task", "sample").iter_rows()
+    }
+    full = wanted.plan
+    for task_name, plan in full.tasks.items():
+        plan.indices = [i for i, s in enumerate(plan.ids) if (task_name, s) in ids]
+    samples = full.samples_frame()
+    before = samples.join(old.select("task", "sample"), on=["task", "sample"], how="semi")
+    if fingerprint(before) != fingerprint(old):
+        raise UsageError(f"The data of {path.name} changed since it was begun; start a new run.")
+    ready = Prepared(**{**wanted.__dict__, "samples": samples, "data_fingerprint": fingerprint(samples)})
+    ids_only = tuple(dict.fromkeys(samples["sample"].to_list()))
+    names = tuple(full.tasks)
+    info |= _of_plan(ready) | {"selection": asdict(Selection(ids=ids_only, tasks=names)), "extended": True}
+    store.write_info(info)
+    store.write_samples(samples)
+    return _carry_out(store, info, ready, loading, engine)
+
+
+def _prepare_again(
+    info: Mapping[str, Any],
+    benchmark: Any,
+    system: Any,
+    loading: str,
+    selection: Selection,
+    attempts: int | None,
+    engine: Engine,
+) -> Prepared:
+    return prepare(
+        benchmark if benchmark is not None else info["benchmark"],
+        system if system is not None else info["system"],
+        loading=loading,
+        options=info["options"] if benchmark is None else None,
+        selection=selection,
+        attempts=attempts,
+        seed=info["seed"],
+        tries=engine.tries,
+    )
+
+
+def _selection(info: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = info["selection"]
+    return {"limit": chosen["limit"], "ids": tuple(chosen["ids"]), "tasks": tuple(chosen["tasks"])}
+
+
+def _of_plan(ready: Prepared) -> dict[str, Any]:
+    """The part of the manifest that follows from the plan."""
+    runners = ready.runners
+    return {
+        "data_fingerprint": ready.data_fingerprint,
+        "trials": ready.plan.trials,
+        "tasks": {
+            name: {
+                "samples": len(plan.indices),
+                "attempts": plan.attempts,
+                "resample": runners[name].task.resample,
+                "system": runners[name].task.system.__name__,
+            }
+            for name, plan in ready.plan.tasks.items()
+        },
+    }
+
+
+def _carry_out(
+    store: Store, info: dict[str, Any], ready: Prepared, loading: str, engine: Engine, *, retry_errors: bool = False
+) -> Run:
+    """Subtract what is done, execute the rest, compact, and close the manifest."""
+    with store.lock():
+        path = store.path.resolve()
+        place = Place(path, cache_folder() / "content", info["seed"], engine.tries, ready.outputs)
+        for runner in ready.runners.values():
+            runner.place = place
+        done = ready.plan.done(store.keys(), retry_errors=retry_errors)
+        pending = ready.plan.pending(done)
+        finished = sum(int(d.sum()) for d in done.values())
+        state = ProgressState(total=ready.plan.trials, done=finished)
+        if engine.progress is not None:
+            engine.progress.start(state.total, state.done)
+        info |= {"status": "running", "started": dt.datetime.now(dt.UTC).isoformat(), "reason": None}
+        store.write_info(info)
+        recipe = portable(
+            Recipe(
+                ready.benchmark.name if info["rebuildable"] else ready.benchmark,
+                ready.options if info["rebuildable"] else {},
+                _for_worker(ready, info),
+                f"{loading}:load",
+                place,
+            )
+        )
+        budget = engine.dollars()
+        scope = RunScope(
+            budget=None if budget is None else Budget(budget, info.get("paid", 0.0)),
+            cache_folder=cache_folder() / "replies" if engine.cache else None,
+            connections=engine.connections,
+        )
+        cpu, begun = time.process_time(), time.monotonic()
+        sink: _Sink | None = None
+        try:
+            with store.journal() as journal:
+                sink = _Sink(journal, state, engine.progress, engine.errors_allowed(state.total))
+                job = Job(ready.runners, pending, recipe, sink, store.path / "workers.log")
+                if any(pending.values()):
+                    _run_loop(job, engine, scope)
+        finally:
+            if sink is not None:
+                sink.finish()
+            records, scores, groups = store.compact()
+            known = sorted(set(info.get("scores", [])) | scores)
+            statuses = dict(records["status"].value_counts().iter_rows())
+            info |= {
+                "status": "finished" if records.height >= ready.plan.trials else "interrupted",
+                "reason": sink.reason if sink is not None else None,
+                "finished": dt.datetime.now(dt.UTC).isoformat(),
+                "statuses": statuses,
+                "done": records.height,
+                "paid": info.get("paid", 0.0) + state.paid,
+                "seconds": info.get("seconds", 0.0) + time.monotonic() - begun,
+                "cpu_seconds": info.get("cpu_seconds", 0.0) + time.process_time() - cpu,
+                "unattributed": msgspec.to_builtins(scope.unattributed.totals()),
+                "scores": known,
+                "groups": [
+                    c for c in ready.samples.columns if c not in ("task", "sample", "index", "cluster", "target")
+                ],
+                "outcome_groups": sorted(set(info.get("outcome_groups", [])) | groups),
+            }
+            store.write_info(info)
+            log = store.path / "workers.log"
+            if log.exists() and log.stat().st_size == 0:
+                log.unlink()
+    result = Run(store.path)
+    if sink.reason and sink.reason != INTERRUPT:
+        raise RunInterrupted(f"{sink.reason} What was done is kept in {store.path}.", result)
+    if sink.reason == INTERRUPT:
+        raise KeyboardInterrupt(str(store.path))
+    return result
+
+
+INTERRUPT = "interrupted from outside"
+
+
+class RunInterrupted(AssayError):
+    """A run stopped before its plan was done; ``run`` is what there is of it, ready to be resumed."""
+
+    def __init__(self, message: str, run: Run) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+def _for_worker(ready: Prepared, info: Mapping[str, Any]) -> Any:
+    if ready.outputs is not None:
+        return None
+    return ready.system_name if info["rebuildable"] else ready.system
+
+
+def _run_loop(job: Job, engine: Engine, scope: RunScope) -> None:
+    """Run the executor on an event loop of its own, in this thread or, inside a running loop, in another."""
+    executor = engine.make_executor()
+
+    async def main() -> None:
+        token = current_scope.set(scope)
+        loop = asyncio.get_running_loop()
+        scope.shared["loop"] = loop
+        presses = 0
+
+        def interrupt() -> None:
+            nonlocal presses
+            presses += 1
+            job.sink.stop(INTERRUPT)
+            if presses > 1:
+                executor.cancel()
+
+        def terminate() -> None:
+            job.sink.stop(INTERRUPT)
+            executor.cancel()
+
+        handled = []
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in ((signal.SIGINT, interrupt), (signal.SIGTERM, terminate)):
+                with contextlib.suppress(NotImplementedError, ValueError):
+                    loop.add_signal_handler(number, handler)
+                    handled.append(number)
+        try:
+            await executor.run(job)
+        finally:
+            await scope.close()
+            for number in handled:
+                loop.remove_signal_handler(number)
+            current_scope.reset(token)
+
+    in_thread(lambda: asyncio.run(main()))
+
+
+def in_thread(fn: Callable[[], Any]) -> Any:
+    """Call ``fn`` here, or in a thread when an event loop runs here already (notebooks)."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return fn()
+    result: list[Any] = []
+    problem: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            result.append(fn())
+        except BaseException as error:
+            problem.append(error)
+
+    thread = threading.Thread(target=call, name="assay-run")
+    thread.start()
+    thread.join()
+    if problem:
+        raise problem[0]
+    return result[0]
+
+
+def _version() -> str:
+    from importlib.metadata import version
+
+    return version("assay")
+
+
+def _command() -> list[str]:
+    """How this process was called, without what might be a secret."""
+    return [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else []
+
+
+def _git_state() -> dict[str, Any] | None:
+    """Commit of the working folder, read from .git itself; None outside a checkout."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        head = folder / ".git" / "HEAD"
+        if head.is_file():
+            with contextlib.suppress(OSError):
+                text = head.read_text().strip()
+                if text.startswith("ref: "):
+                    reference = folder / ".git" / text[5:]
+                    return {
+                        "branch": text[5:].removeprefix("refs/heads/"),
+                        "commit": reference.read_text().strip() if reference.is_file() else None,
+                    }
+                return {"commit": text}
+            return None
+    return None
