@@ -246,7 +246,9 @@ def histogram(data: ChartData) -> dict[str, Any]:
         {"field": "y", "type": "quantitative", "title": "count"},
     ]
     y = {"field": "y", "type": "quantitative", "title": data.titles["y"], "stack": None}
-    encoding = {"x": position(data, "x"), "x2": {"field": "x2"}, "y": y, "y2": {"datum": 0}, "tooltip": tip} | color(data)
+    encoding = {"x": position(data, "x"), "x2": {"field": "x2"}, "y": y, "y2": {"datum": 0}, "tooltip": tip} | color(
+        data
+    )
     return {"height": 260, "mark": mark, "encoding": encoding}
 
 

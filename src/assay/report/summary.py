@@ -1,0 +1,417 @@
+"""What a report says about the runs of one benchmark, as tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from assay.core.table import Chart, Table
+from assay.report import conduct
+from assay.report.conduct import as_floats, number_format
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from assay.core.benchmark import Metric
+    from assay.core.metrics import Comparison, Score
+    from assay.core.results import Run
+
+MAX_GROUPS = 8
+MAX_GROUP_VALUES = 40
+MAX_COMPARED = 12
+# Beyond this many records only the headline is broken down by group: every further interval costs resamples.
+LARGE = 60_000
+_HEAT_CELLS = 60
+
+
+class Board:
+    """Runs of one benchmark, summarised. Every table is computed once, when it is first asked for.
+
+    Parameters
+    ----------
+    runs
+        Runs of one benchmark, one or more.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = list(runs)
+        self.benchmark: str = self.runs[0].info["benchmark"]
+        self.title: str = self.runs[0].info.get("title") or self.benchmark
+        self.labels = labels(self.runs)
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def frames(self) -> dict[str, pl.DataFrame]:
+        """Records by label."""
+        return {label: run.records for label, run in zip(self.labels, self.runs)}
+
+    @cached_property
+    def n_records(self) -> int:
+        return sum(frame.height for frame in self.frames.values())
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """Groups of samples worth a breakdown: the metrics' own first, then those with 2 to 40 values."""
+        return self._groups[:MAX_GROUPS]
+
+    @cached_property
+    def groups_left_out(self) -> list[str]:
+        return self._groups[MAX_GROUPS:]
+
+    @cached_property
+    def _groups(self) -> list[str]:
+        own = [name for metrics in self._metrics for metric in metrics for name in metric.by]
+        found: dict[str, None] = {}
+        for run in self.runs:
+            samples = run.samples
+            known = run.info.get("groups") or [c for c in samples.columns if c not in _SAMPLE_COLUMNS]
+            for name in ["task", *own, *known]:
+                if name in samples.columns and 2 <= samples[name].n_unique() <= MAX_GROUP_VALUES:
+                    found[name] = None
+        return list(found)
+
+    @cached_property
+    def _metrics(self) -> list[Sequence[Metric]]:
+        """Metrics of each run: the benchmark's own, or the means of its scores where it is not installed here."""
+        return [metrics_of(run) for run in self.runs]
+
+    @cached_property
+    def scores(self) -> dict[str, list[Score]]:
+        """All scores by label, overall and by group."""
+        found = {}
+        for label, run, metrics in zip(self.labels, self.runs, self._metrics):
+            by = [group for group in self.groups if group in run.records.columns]
+            if self.n_records <= LARGE:
+                found[label] = list(run.scores(by=by, metrics=metrics))
+            else:
+                top = [m for m in metrics if m.headline] or metrics[:1]
+                plain = [replace(m, by=()) for m in metrics if m not in top]
+                found[label] = [*run.scores(by=by, metrics=top), *run.scores(metrics=plain)]
+        return found
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Metric names, the headline first."""
+        found: dict[str, bool] = {}
+        for scores in self.scores.values():
+            for score in scores:
+                found[score.metric] = found.get(score.metric, False) or score.headline
+        return sorted(found, key=lambda name: not found[name])
+
+    @property
+    def headline(self) -> str | None:
+        return self.metrics[0] if self.metrics else None
+
+    def overall(self, metric: str) -> dict[str, Score]:
+        """Overall score by label, the best first; labels without one are left out."""
+        found = {
+            label: score
+            for label, scores in self.scores.items()
+            for score in scores
+            if score.metric == metric and not score.by
+        }
+        return dict(sorted(found.items(), key=lambda item: _rank_key(item[1])))
+
+    @cached_property
+    def headline_metric(self) -> Metric | None:
+        """The headline as the benchmark defines it."""
+        return next((m for metrics in self._metrics for m in metrics if m.name == self.headline), None)
+
+    @property
+    def higher_is_better(self) -> bool:
+        return self.headline_metric is None or self.headline_metric.higher_is_better
+
+    def score_column(self) -> str | None:
+        """The score of one trial behind the headline: the first column of numbers that it reads."""
+        scores = {name for run in self.runs for name in run.info.get("scores", [])}
+        reads = self.headline_metric.reads if self.headline_metric else ()
+        frames = self.frames.values()
+        found = [c for c in reads if c in scores and all(c in f.columns and f.schema[c].is_numeric() for f in frames)]
+        return found[0] if found else None
+
+    def group_columns(self, label: str) -> list[str]:
+        """Groups of a run's records, those of samples and those known afterwards."""
+        info = self.runs[self.labels.index(label)].info
+        return [
+            c for c in [*info.get("groups", []), *info.get("outcome_groups", [])] if c in self.frames[label].columns
+        ]
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def ranking(self, metric: str) -> Table:
+        """One row a system, best first: value, interval, n, errors, left out, unread."""
+        import polars as pl
+
+        scores = self.overall(metric)
+        unread = {label: self.unread(label) for label in scores}
+        rows, place, last = [], 0, None
+        for index, (label, score) in enumerate(scores.items(), 1):
+            if math.isfinite(score.value):
+                place, last = (index, score.value) if score.value != last else (place, last)
+            rows.append(
+                {
+                    "rank": place if math.isfinite(score.value) else None,
+                    "system": label,
+                    "value": score.value,
+                    "low": score.low,
+                    "high": score.high,
+                    "n": score.n,
+                    "clusters": score.n_clusters,
+                    "errors": score.n_error,
+                    "left_out": score.n_left_out,
+                    "unread": unread[label],
+                }
+            )
+        frame = pl.DataFrame(
+            rows, schema_overrides={"rank": pl.Int64, "unread": pl.Float64, **as_floats("value", "low", "high")}
+        )
+        frame = frame.with_columns(pl.col(c).fill_nan(None) for c in ("value", "low", "high"))
+        # A column that says nothing in any row is noise beside the four that must be read.
+        quiet = [c for c in ("left_out",) if not frame[c].any()] + (
+            ["unread"] if frame["unread"].is_null().all() else []
+        )
+        if (frame["clusters"] == frame["n"]).all():
+            quiet.append("clusters")
+        number = number_format(frame["value"].to_list())
+        return Table(
+            name=f"ranking.{metric}",
+            title=f"{self.title}: {metric.replace('_', ' ')}",
+            frame=frame.drop(quiet),
+            notes=_score_notes(scores),
+            chart=Chart(
+                "interval",
+                "value",
+                "system",
+                color="system",
+                low="low",
+                high="high",
+                x_title=_axis(next(iter(scores.values()))),
+            ),
+            formats={"value": number, "low": number, "high": number, "unread": ".1%"},
+        )
+
+    def rankings(self) -> list[Table]:
+        """One ranking a metric, the headline first."""
+        return [self.ranking(metric) for metric in self.metrics if self.overall(metric)]
+
+    @cached_property
+    def comparisons(self) -> list[Comparison]:
+        """Paired comparisons of the headline over all pairs of the best twelve systems."""
+        if self.headline is None or len(self.runs) < 2:
+            return []
+        from assay.core.metrics import compare_all
+
+        metric = self.headline_metric
+        if metric is None or metric.over == "rows":
+            return []
+        best = list(self.overall(self.headline))[:MAX_COMPARED]
+        frames = {label: self.frames[label] for label in best}
+        rules = {task["resample"] for run in self.runs for task in run.info["tasks"].values()}
+        return compare_all(metric, frames, resample=rules.pop() if len(rules) == 1 else "samples")
+
+    def comparison(self) -> Table | None:
+        """Paired differences with interval, p after Holm and the words that belong to them; None without pairs."""
+        import polars as pl
+
+        if not self.comparisons:
+            return None
+        rows = [
+            {
+                "pair": f"{c.a} − {c.b}",
+                "a": c.a,
+                "b": c.b,
+                "difference": c.difference,
+                "low": c.low,
+                "high": c.high,
+                "p": c.p,
+                "p_holm": c.p_holm,
+                "n": c.n,
+                "verdict": self._words(c),
+                "test": c.test,
+            }
+            for c in self.comparisons
+        ]
+        frame = pl.DataFrame(rows, schema_overrides={**as_floats("difference", "p", "p_holm", "low", "high")})
+        sign = "+.3f" if number_format(frame["difference"].to_list()) == ".3f" else "+.4g"
+        level = _percent(self.comparisons[0].level)
+        notes = [f"{level} intervals of the paired difference; p after Holm over {len(rows)} pairs."]
+        if len(self.runs) > MAX_COMPARED:
+            notes.append(f"Only the best {MAX_COMPARED} of {len(self.runs)} systems are compared.")
+        return Table(
+            name=f"comparison.{self.headline}",
+            title=f"Paired differences in {str(self.headline).replace('_', ' ')}",
+            frame=frame,
+            notes=notes,
+            chart=Chart(
+                "interval", "difference", "pair", low="low", high="high", x_title=f"difference in {self.headline}"
+            ),
+            formats={"difference": sign, "low": sign, "high": sign, "p": ".3g", "p_holm": ".3g"},
+        )
+
+    def _words(self, comparison: Comparison) -> str:
+        if not math.isfinite(comparison.difference):
+            return comparison.note or "undefined"
+        if not comparison.decisive:
+            return "not decisive"
+        a_better = (comparison.difference > 0) == comparison.higher_is_better
+        return f"{comparison.a if a_better else comparison.b} better"
+
+    def by_group(self, group: str, metric: str) -> Table | None:
+        """Scores by the values of one group, long: value of the group, system, value, interval, n."""
+        import polars as pl
+
+        rows = [
+            {
+                group: str(score.by[group]),
+                "system": label,
+                "value": score.value,
+                "low": score.low,
+                "high": score.high,
+                "n": score.n,
+                "errors": score.n_error,
+            }
+            for label, scores in self.scores.items()
+            for score in scores
+            if score.metric == metric and set(score.by) == {group}
+        ]
+        if not rows:
+            return None
+        frame = pl.DataFrame(rows, schema_overrides=as_floats("value", "low", "high"))
+        frame = frame.with_columns(pl.col(c).fill_nan(None) for c in ("value", "low", "high"))
+        values = list(dict.fromkeys(frame[group].to_list()))
+        frame = frame.sort(
+            pl.col(group).replace_strict({v: i for i, v in enumerate(_natural(values))}), maintain_order=True
+        )
+        number = number_format(frame["value"].to_list())
+        chart = Chart(
+            "interval", "value", group, color="system", low="low", high="high", x_title=metric.replace("_", " ")
+        )
+        if frame.height > _HEAT_CELLS:
+            chart = Chart("heatmap", "system", group, color="value")
+        return Table(
+            name=f"by.{group}.{metric}",
+            title=f"{metric.replace('_', ' ')} by {group.replace('_', ' ')}",
+            frame=frame,
+            chart=chart,
+            formats={"value": number, "low": number, "high": number},
+        )
+
+    def by_groups(self) -> list[Table]:
+        """All breakdowns, by group and then by metric."""
+        metrics = self.metrics[:1] if self.n_records > LARGE else self.metrics
+        found = [self.by_group(group, metric) for group in self.groups for metric in metrics]
+        return [table for table in found if table is not None]
+
+    def unread(self, label: str) -> float | None:
+        """Share of answers that could not be read, where the benchmark says so; None where it does not."""
+        for score in self.scores[label]:
+            if "unread" in score.metric.lower() and not score.by:
+                return score.value if math.isfinite(score.value) else None
+        frame = self.frames[label]
+        if "unread" in frame.columns and frame.schema["unread"].is_numeric():
+            return frame["unread"].cast(float).mean()  # type: ignore[return-value]
+        return None
+
+    def costs(self) -> Table:
+        """What one trial of each system costs, beside the headline score."""
+        top = self.overall(self.headline) if self.headline else {}
+        return conduct.costs(self.frames, top, self.headline or "score")
+
+    def endings(self) -> Table:
+        """How trials ended, a share a system."""
+        return conduct.endings(self.frames)
+
+    def errors(self) -> Table | None:
+        """Errored trials by system and kind."""
+        return conduct.errors(self.frames)
+
+    def tables(self) -> list[Table]:
+        """Everything above, in the order of a report."""
+        found: list[Table | None] = [
+            *self.rankings(),
+            self.comparison(),
+            *self.by_groups(),
+            self.costs(),
+            self.endings(),
+        ]
+        return [table for table in [*found, self.errors()] if table is not None]
+
+
+_SAMPLE_COLUMNS = ("task", "sample", "index", "cluster", "target")
+
+
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A name for each run: the system, with what tells it apart (options, tags, seed, id) where systems repeat."""
+    names = [run.system for run in runs]
+    found = []
+    for run in runs:
+        same = [other for other in runs if other.system == run.system]
+        found.append(run.system if len(same) == 1 else f"{run.system} ({_difference(run, same)})")
+    return (
+        found if len(set(found)) == len(runs) else [f"{name} ({run.path.name[-6:]})" for name, run in zip(names, runs)]
+    )
+
+
+def _difference(run: Run, same: Sequence[Run]) -> str:
+    told: list[str] = []
+    for part in ("options", "tags"):
+        mine = run.info.get(part) or {}
+        for key, value in mine.items():
+            if any((other.info.get(part) or {}).get(key) != value for other in same):
+                told.append(f"{key}={value}")
+    if len({other.info.get("seed") for other in same}) > 1:
+        told.append(f"seed {run.info.get('seed')}")
+    return ", ".join(told) or run.path.name[-6:]
+
+
+def metrics_of(run: Run) -> Sequence[Metric]:
+    """Metrics of a run, or plain means of its scores where its benchmark is not installed here."""
+    from assay.core.errors import AssayError
+    from assay.core.metrics import mean
+
+    try:
+        metrics = run.metrics()
+    except AssayError:
+        metrics = ()
+    return metrics or [mean(name, headline=i == 0) for i, name in enumerate(run.info.get("scores", []))]
+
+
+def _rank_key(score: Score) -> tuple[bool, float]:
+    if not math.isfinite(score.value):
+        return (True, 0.0)
+    return (False, -score.value if score.higher_is_better else score.value)
+
+
+def _axis(score: Score) -> str:
+    better = "" if score.higher_is_better else " (lower is better)"
+    return f"{score.metric.replace('_', ' ')}{better}"
+
+
+def _score_notes(scores: Mapping[str, Score]) -> list[str]:
+    """What the interval is over and how it was made, and every reason a score gives."""
+    any_score = next(iter(scores.values()))
+    over = {
+        "samples": "samples drawn anew",
+        "attempts": "attempts drawn anew",
+        "both": "samples and attempts drawn anew",
+    }
+    made = ", ".join(dict.fromkeys(s.interval for s in scores.values() if s.interval))
+    first = f"{_percent(any_score.level)} intervals over {over[any_score.resample]}" + (f" ({made})." if made else ".")
+    told = [f"{label}: {score.note}" for label, score in scores.items() if score.note]
+    return [first, *told]
+
+
+def _percent(level: float) -> str:
+    return f"{100 * level:g} %"
+
+
+def _natural(values: Sequence[str]) -> list[str]:
+    """Numbers in numeric order, else as they came."""
+    try:
+        return sorted(values, key=float)
+    except ValueError:
+        return list(values)
