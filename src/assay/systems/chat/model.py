@@ -90,8 +90,8 @@ class ChatModel(Protocol):
 
     ``messages`` are OpenAI chat-completions dictionaries; an image is a part
     ``{"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}}``. ``response_format`` is OpenAI's
-    ``{"type": "json_schema", "json_schema": {...}}``. ``logprobs`` = number of alternatives a generated token, None = no
-    log-probabilities. ``seed`` makes a reply repeatable where the model can. Infrastructure that fails raises
+    ``{"type": "json_schema", "json_schema": {...}}``. ``logprobs`` = number of alternatives a generated token, None =
+    no log-probabilities. ``seed`` makes a reply repeatable where the model can. Infrastructure that fails raises
     ProviderError; a model that refuses returns a Reply with ``stop_reason="refusal"``.
 
     A client that counts its calls also has ``bind(meter)``, which returns a copy of itself that reports to that meter;
