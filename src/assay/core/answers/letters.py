@@ -77,7 +77,9 @@ _NAMED_SO = re.compile(
     r"\b(?:vitamin|plan|grade|hepatitis|type|class|group|section|figure|table|appendix|part|team|drive|point|exhibit)\s+$",
     re.IGNORECASE,
 )
-_NONE_OF = re.compile(r"\b(?:none|neither)\s+of\s+(?:the|these|them|those)\b|\bno(?:\s+\w+)?\s+(?:option|choice)\b", re.I)
+_NONE_OF = re.compile(
+    r"\b(?:none|neither)\s+of\s+(?:the|these|them|those)\b|\bno(?:\s+\w+)?\s+(?:option|choice)\b", re.I
+)
 _ALL_OF = re.compile(r"\ball\s+(?:of\s+)?(?:the\s+above|these|them|the\s+options|four|five)\b", re.IGNORECASE)
 
 
@@ -126,7 +128,9 @@ def _patterns(letters: str) -> _Patterns:
         canonical,
         bare=re.compile(rf"(?:{_OPEN}{named}|\s*a\s*[:：]\s*){_OPEN}(?P<letter>{some}){_CLOSE}\s*", re.IGNORECASE),
         said=re.compile(said, re.IGNORECASE | re.MULTILINE),
-        leading=re.compile(rf"{_OPEN}(?:[Oo]ption\s+)?{_OPEN}{one('letter')}(?P<close>{_AFTER}*+[ \t]*[.)\]:,;|–—\n-]|{_AFTER}++)?"),
+        leading=re.compile(
+            rf"{_OPEN}(?:[Oo]ption\s+)?{_OPEN}{one('letter')}(?P<close>{_AFTER}*+[ \t]*[.)\]:,;|–—\n-]|{_AFTER}++)?"
+        ),
         wrapped=re.compile(
             rf"{_BEFORE}\s*+(?P<wrapped>{some})\s*+{_AFTER}|\b(?:option|choice|letter)\s+{_BEFORE}*+{one('named')}",
             re.IGNORECASE,
@@ -196,7 +200,9 @@ def _choice_pattern(choices: tuple[str, ...], letters: str) -> tuple[re.Pattern[
     return re.compile(rf"(?<![^\W_])(?P<choice>{body})(?![^\W_])", re.IGNORECASE), keys
 
 
-_CHOICE_LEAD = re.compile(rf"(?:{_NOUNS}{_OF}[\s*_`]*+{_LINK}|\b{_VERBS}\b|\\boxed\s*\{{|<answer>){_FILLERS}(?:an?\s+)?$", re.I)
+_CHOICE_LEAD = re.compile(
+    rf"(?:{_NOUNS}{_OF}[\s*_`]*+{_LINK}|\b{_VERBS}\b|\\boxed\s*\{{|<answer>){_FILLERS}(?:an?\s+)?$", re.I
+)
 
 
 def _by_choice(text: str, choices: Sequence[str], letters: str) -> Reading | None:
@@ -340,7 +346,11 @@ def choice_letters(text: str | None, letters: str = "ABCD", choices: Sequence[st
     rows = []
     for match in patterns.several.finditer(text):
         start, end = match.span(match.lastgroup or 0)
-        if not _is_word(text, start, start + 1) and not _refused(text, start, end) and (found := row_letters(start, end)):
+        if (
+            not _is_word(text, start, start + 1)
+            and not _refused(text, start, end)
+            and (found := row_letters(start, end))
+        ):
             rows.append((found, (start, end)))
     if rows:
         return chosen(rows[-1][0], "marker", rows[-1][1])

@@ -40,7 +40,9 @@ class Split(NamedTuple):
 
 
 _NAMES = r"think|thinking|thought|thoughts|reasoning|reason|reflection|analysis|scratchpad|internal_monologue"
-_OPEN = re.compile(rf"\s*(?:<\|?(?P<name>{_NAMES})\|?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>)", re.IGNORECASE)
+_OPEN = re.compile(
+    rf"\s*(?:<\|?(?P<name>{_NAMES})\|?>|\[THINK\]|◁think▷|<\|channel\|>analysis<\|message\|>)", re.IGNORECASE
+)
 _CLOSE = re.compile(
     rf"<\|?/(?:{_NAMES})\|?>|<\|end_(?:{_NAMES})\|>|\[/THINK\]|◁/think▷"
     r"|<\|end\|>\s*<\|start\|>assistant\s*<\|channel\|>final<\|message\|>|<\|channel\|>final<\|message\|>",
@@ -54,10 +56,7 @@ def answer_start(text: str) -> int:
     """Index at which the answer begins; ``len(text)`` when the reasoning was never closed."""
     if not any(sign in text for sign in _SIGNS):
         return 0
-    last = None
-    for last in _CLOSE.finditer(text):
-        pass
-    start = last.end() if last else 0
+    start = max((match.end() for match in _CLOSE.finditer(text)), default=0)
     # A block opened again after the last close (or at the very beginning) and never closed holds no answer.
     return len(text) if _OPEN.match(text, start) else start
 
