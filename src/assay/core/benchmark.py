@@ -131,7 +131,9 @@ class Task(ABC):
         """Trials with equal keys are computed, written and resumed together."""
         raise TypeError(f"task {self.name!r} has no batches")
 
-    def trials(self, system: Any, batch: Sequence[Trial], ctx: Context) -> Iterable[Outcome] | Awaitable[Iterable[Outcome]]:
+    def trials(
+        self, system: Any, batch: Sequence[Trial], ctx: Context
+    ) -> Iterable[Outcome] | Awaitable[Iterable[Outcome]]:
         """Try a whole batch: one outcome a trial, in order. Instead of `trial`."""
         raise TypeError(f"task {self.name!r} has no batches")
 

@@ -21,7 +21,7 @@ from assay.core.benchmark import Benchmark, Outcome, Sample, Task, Trial, trial_
 from assay.core.context import Compute, Context, Report
 from assay.core.errors import AssayError, TrialTimeout
 from assay.core.metering import Meter, current_attempt, current_meter
-from assay.core.store import SPILL_BYTES, Artifact, Record, check_columns, safe_name, write_atomically
+from assay.core.store import NO_OUTPUT, SPILL_BYTES, Artifact, Record, check_columns, safe_name, write_atomically
 
 INLINE_ROWS = 200
 
@@ -311,9 +311,9 @@ class TaskRunner:
             compute=self.compute,
         )
 
-    def _encoded(self, output: Any, ctx: Context) -> msgspec.Raw | None:
+    def _encoded(self, output: Any, ctx: Context) -> msgspec.Raw:
         if output is None:
-            return None
+            return NO_OUTPUT
         try:
             text = msgspec.json.encode(output)
         except (TypeError, ValueError, msgspec.MsgspecError) as error:

@@ -106,7 +106,7 @@ class Plan:
 
         chosen = [(name, t.runner.samples[i], i) for name, t in self.tasks.items() for i in t.indices]
         groups: dict[str, None] = {}
-        for name, sample, _ in chosen:
+        for _, sample, _ in chosen:
             if sample.groups:
                 groups.update(dict.fromkeys(sample.groups))
         check_columns(groups, "Sample groups")
@@ -207,8 +207,12 @@ def make_plan(runners: Mapping[str, TaskRunner], selection: Selection, attempts:
 def fingerprint(value: Any) -> str:
     """Short hash of a JSON-able value or of a samples frame; equal content, equal fingerprint."""
     if hasattr(value, "write_ndjson"):
-        ordered = value.select(sorted(value.columns)).sort("task", "sample").drop("index")
-        data = ordered.write_ndjson().encode()
+        import polars as pl
+
+        columns = sorted(set(value.columns) - {"index"})
+        cells = [pl.col(c).cast(pl.String).fill_null("\x00") for c in columns]
+        lines = value.sort("task", "sample").select(pl.concat_str(cells, separator="\x1f")).to_series()
+        data = "\n".join(["\x1f".join(columns), *lines.to_list()]).encode()
     else:
         data = msgspec.json.encode(value, order="deterministic")
     return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from assay.core.benchmark import Metric
 from assay.core.errors import UsageError, unknown_name
 from assay.core.registry import benchmark_class, load_benchmark
-from assay.core.store import Store, load_output
+from assay.core.store import Store, load_output, one_type_a_column
 
 if TYPE_CHECKING:
     import polars as pl
@@ -181,7 +181,7 @@ class Runs(Sequence[Run]):
         ]
         if not parts:
             raise UsageError("No run was given; `assay runs` lists the runs there are.")
-        return pl.concat(_one_type_a_column(parts), how="diagonal_relaxed")
+        return pl.concat(one_type_a_column(parts), how="diagonal_relaxed")
 
     @cached_property
     def systems(self) -> pl.DataFrame:
@@ -196,18 +196,6 @@ class Runs(Sequence[Run]):
             )
         frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
         return frame.select("run", "system", "benchmark", pl.exclude("run", "system", "benchmark"))
-
-
-def _one_type_a_column(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """A group that is text in one run and a number in another becomes text in all."""
-    import polars as pl
-
-    kinds: dict[str, set[Any]] = {}
-    for frame in frames:
-        for name, kind in frame.schema.items():
-            kinds.setdefault(name, set()).add(kind)
-    text = [n for n, k in kinds.items() if len(k) > 1 and pl.String in k]
-    return [f.with_columns(pl.col([t for t in text if t in f.columns]).cast(pl.String)) for f in frames]
 
 
 def find_runs(folder: Path) -> list[Run]:

@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 SPILL_BYTES = 64 * 1024
+CHUNK = 20_000
 KEY = ("task", "sample", "attempt")
 RESERVED = frozenset({
     "run", "benchmark", "system", "task", "sample", "attempt", "index", "cluster", "seed", "status", "error_type",
     "error", "retryable", "tries", "started", "seconds", "cpu_seconds", "peak_memory_mb", "exclusive", "calls", "output",
     "target", "artifacts", "rows",
 })  # fmt: skip
+
+
+NO_OUTPUT = msgspec.Raw(b"")
 
 
 class Artifact(msgspec.Struct):
@@ -49,7 +53,7 @@ class Record(msgspec.Struct, omit_defaults=True):
     status: str = "ok"
     scores: dict[str, float | None] = {}
     groups: dict[str, str | int | float] = {}
-    output: msgspec.Raw | None = None
+    output: msgspec.Raw = NO_OUTPUT
     rows: list[dict[str, Any]] | None = None
     rows_file: str | None = None
     error_type: str | None = None
@@ -173,21 +177,24 @@ class Store:
         for array in read_arrays(self.path / "journal"):
             yield from _keys.decode(array)
 
-    def journalled(self) -> list[Record]:
-        """Records that are not compacted yet, the last one of each key."""
-        last: dict[tuple[str, str, int], Record] = {}
+    def journalled(self) -> Iterator[list[Record]]:
+        """Records that are not compacted yet, oldest first, some thousands at a time."""
+        chunk: list[Record] = []
         for array in read_arrays(self.path / "journal"):
-            for record in _records.decode(array):
-                last[record.task, record.sample, record.attempt] = record
-        return list(last.values())
+            chunk += _records.decode(array)
+            if len(chunk) >= CHUNK:
+                yield chunk
+                chunk = []
+        if chunk:
+            yield chunk
 
     def read_records(self) -> pl.DataFrame:
         """All records, compacted or not."""
-        return self._records(self.journalled())
+        return self._records(self._fresh())
 
     def read_rows(self, task: str) -> pl.DataFrame:
         """The rows of one task, with their record's sample and attempt; an empty frame where there are none."""
-        return self._rows(task, self.journalled())
+        return self._rows(task)
 
     def compact(self) -> tuple[pl.DataFrame, set[str], set[str]]:
         """Fold the journal into records.parquet and rows/*.parquet; the journal is deleted last.
@@ -198,68 +205,91 @@ class Store:
             All records, and the names of scores and outcome groups that the folded records had.
         """
         files = journal_files(self.path / "journal")
-        fresh = self.journalled()
+        fresh = self._fresh()
         records = self._records(fresh)
-        for task in sorted({r.task for r in fresh if r.rows or r.rows_file or self._rows_path(r.task).exists()}):
-            self._replace_parquet(self._rows(task, fresh), self._rows_path(task))
-        if fresh or not (self.path / "records.parquet").exists():
+        if fresh is not None:
+            for task in self._tasks_with_rows():
+                self._replace_parquet(self._rows(task), self._rows_path(task))
+        if fresh is not None or not (self.path / "records.parquet").exists():
             self._replace_parquet(records, self.path / "records.parquet")
         for file in files:
             file.unlink()
         shutil.rmtree(self.path / "journal" / "rows", ignore_errors=True)
         with contextlib.suppress(OSError):
             (self.path / "journal").rmdir()
-        scores = {name for r in fresh for name in r.scores}
-        return records, scores, {name for r in fresh for name in r.groups}
+        columns = [] if fresh is None else fresh.columns
+        return records, {c[2:] for c in columns if c.startswith("s:")}, {c[2:] for c in columns if c.startswith("g:")}
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
-    def _records(self, fresh: Sequence[Record]) -> pl.DataFrame:
+    def _fresh(self) -> pl.DataFrame | None:
+        """Journal columns of the records not compacted yet, the last one of each key; None = there are none."""
+        import polars as pl
+
+        frames = [frame_of(chunk) for chunk in self.journalled()]
+        if not frames:
+            return None
+        frame = pl.concat(one_type_a_column(frames), how="diagonal_relaxed")
+        return frame.unique(KEY, keep="last", maintain_order=True)
+
+    def _records(self, fresh: pl.DataFrame | None) -> pl.DataFrame:
         import polars as pl
 
         compacted = self.path / "records.parquet"
         base = pl.read_parquet(compacted) if compacted.exists() else None
-        if not fresh and base is not None:
-            return base
-        return _merge(base, frame_of(fresh, self.read_samples()), KEY)
+        if fresh is None:
+            return base if base is not None else _with_samples(frame_of([]), self.read_samples())
+        return _merge(base, _with_samples(fresh, self.read_samples()), KEY)
 
-    def _rows(self, task: str, fresh: Sequence[Record]) -> pl.DataFrame:
+    def _tasks_with_rows(self) -> list[str]:
+        tasks: dict[str, None] = {}
+        for chunk in self.journalled():
+            for record in chunk:
+                if record.rows or record.rows_file or self._rows_path(record.task).exists():
+                    tasks[record.task] = None
+        return list(tasks)
+
+    def _rows(self, task: str) -> pl.DataFrame:
         import polars as pl
 
         path = self._rows_path(task)
-        base = pl.read_parquet(path) if path.exists() else None
-        return self._merged_rows(base, [r for r in fresh if r.task == task])
-
-    def _rows_path(self, task: str) -> Path:
-        return self.path / "rows" / f"{safe_name(task)}.parquet"
-
-    def _merged_rows(self, base: pl.DataFrame | None, fresh: Sequence[Record]) -> pl.DataFrame:
-        import polars as pl
-
-        parts = []
-        inline: list[dict[str, Any]] = []
-        for record in fresh:
-            if record.rows_file:
-                part = pl.read_parquet(self.path / record.rows_file)
-                parts.append(
-                    part.with_columns(pl.lit(record.sample).alias("sample"), pl.lit(record.attempt).alias("attempt"))
-                )
-            elif record.rows:
-                inline.extend({"sample": record.sample, "attempt": record.attempt, **row} for row in record.rows)
-        if inline:
-            parts.append(pl.DataFrame(inline, infer_schema_length=None))
-        if base is not None:
+        parts = [pl.read_parquet(path)] if path.exists() else []
+        for chunk in self.journalled():
+            fresh = [r for r in chunk if r.task == task]
+            if not fresh:
+                continue
             redone = pl.DataFrame(
                 {"sample": [r.sample for r in fresh], "attempt": [r.attempt for r in fresh]},
                 schema={"sample": pl.String, "attempt": pl.Int64},
             )
-            parts.insert(0, base.join(redone, on=["sample", "attempt"], how="anti"))
+            parts = [part.join(redone, on=["sample", "attempt"], how="anti") for part in parts]
+            last = {(r.sample, r.attempt): r for r in fresh}
+            parts += self._rows_of(list(last.values()))
         if not parts:
             return pl.DataFrame(schema={"sample": pl.String, "attempt": pl.Int64})
-        frame = pl.concat(parts, how="diagonal_relaxed")
+        frame = pl.concat(one_type_a_column(parts), how="diagonal_relaxed")
         return frame.select("sample", "attempt", pl.exclude("sample", "attempt")).sort(
             "sample", "attempt", maintain_order=True
         )
+
+    def _rows_of(self, records: Sequence[Record]) -> list[pl.DataFrame]:
+        import polars as pl
+
+        parts = []
+        inline: list[dict[str, Any]] = []
+        for record in records:
+            if record.rows_file:
+                part = pl.read_parquet(self.path / record.rows_file)
+                key = pl.lit(record.sample).alias("sample"), pl.lit(record.attempt, dtype=pl.Int64).alias("attempt")
+                parts.append(part.with_columns(*key))
+            elif record.rows:
+                inline.extend({"sample": record.sample, "attempt": record.attempt, **row} for row in record.rows)
+        if inline:
+            parts.append(pl.DataFrame(inline, infer_schema_length=None))
+        return parts
+
+    def _rows_path(self, task: str) -> Path:
+        return self.path / "rows" / f"{safe_name(task)}.parquet"
 
     def _replace_parquet(self, frame: pl.DataFrame, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -306,78 +336,86 @@ def load_output(path: Path, text: str | None) -> Any:
     return value
 
 
-def frame_of(records: Sequence[Record], samples: pl.DataFrame) -> pl.DataFrame:
-    """Records as a frame: key, cluster, groups, scores, status, measurements, calls, output, target."""
+def frame_of(records: Sequence[Record]) -> pl.DataFrame:
+    """What stands in the journal about some trials, as columns: key, scores, outcome groups, measurements, calls."""
     import polars as pl
 
-    call = pl.Struct({
-        "role": pl.String, "model": pl.String, "calls": pl.Int64, "cached": pl.Int64, "prompt_tokens": pl.Int64,
-        "cached_tokens": pl.Int64, "completion_tokens": pl.Int64, "reasoning_tokens": pl.Int64, "seconds": pl.Float64,
-        "cost": pl.Float64, "paid": pl.Float64, "price_date": pl.String, "resolved": pl.String,
-    })  # fmt: skip
-    artifact = pl.Struct({"path": pl.String, "bytes": pl.Int64, "sha256": pl.String})
     core = pl.DataFrame(
         {
-            "task": [r.task for r in records],
-            "sample": [r.sample for r in records],
-            "attempt": [r.attempt for r in records],
-            "index": [r.index for r in records],
-            "seed": [r.seed for r in records],
-            "status": [r.status for r in records],
-            "error_type": [r.error_type for r in records],
-            "error": [r.error for r in records],
-            "retryable": [r.retryable for r in records],
-            "tries": [r.tries for r in records],
+            **{name: [getattr(r, name) for r in records] for name in CORE if name not in ("started", "output")},
             "started": [int(r.started * 1e6) for r in records],
-            "seconds": [r.seconds for r in records],
-            "cpu_seconds": [r.cpu_seconds for r in records],
-            "peak_memory_mb": [r.peak_memory_mb for r in records],
-            "exclusive": [r.exclusive for r in records],
-            "calls": [[msgspec.structs.asdict(c) for c in r.calls] for r in records],
-            "output": [None if r.output is None else bytes(r.output).decode() for r in records],
-            "artifacts": [[msgspec.structs.asdict(a) for a in r.artifacts] for r in records],
+            "output": [bytes(r.output).decode() or None for r in records],
         },
-        schema={
-            "task": pl.String, "sample": pl.String, "attempt": pl.Int64, "index": pl.Int64, "seed": pl.UInt64,
-            "status": pl.String, "error_type": pl.String, "error": pl.String, "retryable": pl.Boolean,
-            "tries": pl.Int64, "started": pl.Int64, "seconds": pl.Float64, "cpu_seconds": pl.Float64,
-            "peak_memory_mb": pl.Float64, "exclusive": pl.Boolean, "calls": pl.List(call), "output": pl.String,
-            "artifacts": pl.List(artifact),
-        },
-    ).with_columns(pl.col("started").cast(pl.Datetime("us", "UTC")))  # fmt: skip
-    scores = _columns([r.scores for r in records], numeric=True)
-    after = _columns([r.groups for r in records], numeric=False)
-    known = [c for c in samples.columns if c not in ("index",)]
-    frame = core.join(samples.select(known), on=["task", "sample"], how="left", maintain_order="left")
-    late = []
-    for name, series in after.items():
-        if name in frame.columns:
-            both = pl.DataFrame({"a": series, "b": frame[name]})
-            series = both.select(pl.coalesce("a", "b")).to_series().alias(name)
-        late.append(series)
-    frame = frame.with_columns([*late, *scores.values()])
-    before = [c for c in known if c not in ("task", "sample", "cluster", "target")]
-    first = [
-        "task",
-        "sample",
-        "attempt",
-        "index",
-        "cluster",
-        *before,
-        *[n for n in after if n not in before],
-        *scores,
-        "status",
-    ]
+        schema={name: getattr(pl, kind) for name, kind in CORE.items()},
+    )
+    return core.with_columns(
+        pl.col("started").cast(pl.Datetime("us", "UTC")),
+        _lists("calls", [r.calls for r in records], CALL),
+        _lists("artifacts", [r.artifacts for r in records], ARTIFACT),
+        *_columns("s:", [r.scores for r in records], numeric=True),
+        *_columns("g:", [r.groups for r in records], numeric=False),
+    )
+
+
+CORE = {
+    "task": "String", "sample": "String", "attempt": "Int64", "index": "Int64", "seed": "UInt64", "status": "String",
+    "error_type": "String", "error": "String", "retryable": "Boolean", "tries": "Int64", "started": "Int64",
+    "seconds": "Float64", "cpu_seconds": "Float64", "peak_memory_mb": "Float64", "exclusive": "Boolean",
+    "output": "String",
+}  # fmt: skip
+CALL = {
+    "role": "String", "model": "String", "calls": "Int64", "cached": "Int64", "prompt_tokens": "Int64",
+    "cached_tokens": "Int64", "completion_tokens": "Int64", "reasoning_tokens": "Int64", "seconds": "Float64",
+    "cost": "Float64", "paid": "Float64", "price_date": "String", "resolved": "String",
+}  # fmt: skip
+ARTIFACT = {"path": "String", "bytes": "Int64", "sha256": "String"}
+
+
+def _lists(name: str, lists: Sequence[Sequence[Any]], fields: Mapping[str, str]) -> pl.Series:
+    """A List(Struct) column. Built flat and grouped: a list of structs a row costs polars a hundred times as much."""
+    import polars as pl
+
+    schema = {field: getattr(pl, kind) for field, kind in fields.items()}
+    flat = pl.DataFrame({f: [getattr(x, f) for items in lists for x in items] for f in fields}, schema=schema)
+    owner = pl.Series("_row", [row for row, items in enumerate(lists) for _ in items], dtype=pl.UInt32)
+    grouped = (
+        flat.select(pl.struct(pl.all()).alias(name)).with_columns(owner).group_by("_row", maintain_order=True).agg(name)
+    )
+    rows = pl.DataFrame({"_row": pl.int_range(len(lists), dtype=pl.UInt32, eager=True)})
+    empty = pl.lit([], dtype=pl.List(pl.Struct(schema)))
+    return (
+        rows.join(grouped, on="_row", how="left", maintain_order="left")[name]
+        .to_frame()
+        .select(pl.col(name).fill_null(empty))
+        .to_series()
+    )
+
+
+def _with_samples(frame: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
+    """Journal columns joined with cluster, sample groups and target, in the order people read them."""
+    import polars as pl
+
+    scores = [c[2:] for c in frame.columns if c.startswith("s:")]
+    after = [c[2:] for c in frame.columns if c.startswith("g:")]
+    before = [c for c in samples.columns if c not in ("task", "sample", "index", "cluster", "target")]
+    frame = frame.join(samples.drop("index"), on=["task", "sample"], how="left", maintain_order="left")
+    both = [c for c in after if c in before]
+    frame = frame.with_columns(
+        # What the outcome says of a group comes later and knows better.
+        *[pl.coalesce(pl.col(f"g:{c}").cast(frame.schema[c], strict=False), pl.col(c)).alias(c) for c in both],
+        *[pl.col(f"g:{c}").alias(c) for c in after if c not in both],
+        *[pl.col(f"s:{c}").alias(c) for c in scores],
+    ).select(pl.exclude("^[sg]:.*$"))
+    first = [*KEY, "index", "cluster", *before, *[c for c in after if c not in before], *scores, "status"]
     return frame.select([*first, *[c for c in frame.columns if c not in first]])
 
 
-def _columns(dicts: Sequence[Mapping[str, Any]], *, numeric: bool) -> dict[str, pl.Series]:
+def _columns(prefix: str, dicts: Sequence[Mapping[str, Any]], *, numeric: bool) -> list[pl.Series]:
     """Dictionaries as one series a key. Groups of mixed kinds become text."""
-
     names: dict[str, None] = {}
     for entry in dicts:
         names.update(dict.fromkeys(entry))
-    return {name: group_series(name, [d.get(name) for d in dicts], numeric=numeric) for name in names}
+    return [group_series(prefix + name, [d.get(name) for d in dicts], numeric=numeric) for name in names]
 
 
 def group_series(name: str, values: list[Any], *, numeric: bool = False) -> pl.Series:
@@ -400,13 +438,21 @@ def _merge(base: pl.DataFrame | None, fresh: pl.DataFrame, key: Sequence[str]) -
 
     if base is not None:
         kept = base.join(fresh.select(key), on=list(key), how="anti")
-        shared = [c for c in kept.columns if c in fresh.columns and kept[c].dtype != fresh[c].dtype]
-        text = [c for c in shared if pl.String in (kept[c].dtype, fresh[c].dtype)]
-        fresh = fresh.with_columns(pl.col(text).cast(pl.String))
-        kept = kept.with_columns(pl.col(text).cast(pl.String))
-        fresh = pl.concat([kept, fresh], how="diagonal_relaxed")
+        fresh = pl.concat(one_type_a_column([kept, fresh]), how="diagonal_relaxed")
     order = fresh.select("task").unique(maintain_order=True).with_row_index("_task")
     return fresh.join(order, on="task", how="left").sort("_task", "index", "attempt").drop("_task")
+
+
+def one_type_a_column(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
+    """A group that is text in one frame and a number in another becomes text in all."""
+    import polars as pl
+
+    kinds: dict[str, set[Any]] = {}
+    for frame in frames:
+        for name, kind in frame.schema.items():
+            kinds.setdefault(name, set()).add(kind)
+    text = [n for n, k in kinds.items() if len(k) > 1 and pl.String in k]
+    return [f.with_columns(pl.col([t for t in text if t in f.columns]).cast(pl.String)) for f in frames]
 
 
 def _pretty(info: Mapping[str, Any]) -> bytes:
