@@ -118,7 +118,7 @@ def read_exchange(folder: Path, record: Mapping[str, Any], images: ImageBudget) 
 
 
 def split_transcript(output: Any) -> tuple[Sequence[Any], Any]:
-    """Messages inside an output, and what else it holds: a list of messages, or a mapping with one under a usual key."""
+    """Messages inside an output (it is a list of them, or has one under a usual key), and what else it holds."""
     if _is_messages(output):
         return output, None
     if isinstance(output, Mapping):

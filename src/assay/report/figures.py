@@ -87,6 +87,19 @@ def vega_lite(
     return spec
 
 
+def pareto(table: Table, higher_is_better: bool = True, domain: Sequence[str] | None = None) -> dict[str, Any]:
+    """A scatter for a page, with a dashed step through the points that no cheaper (smaller x) one equals or beats."""
+    spec = vega_lite(table, width=None, title=False, domain=domain)
+    edge: list[dict[str, Any]] = []
+    for row in sorted(spec["data"]["values"], key=lambda r: (r["x"], -r["y"] if higher_is_better else r["y"])):
+        if not edge or (row["y"] > edge[-1]["y"] if higher_is_better else row["y"] < edge[-1]["y"]):
+            edge.append({"x": row["x"], "y": row["y"]})
+    if len(edge) > 1:
+        line = {"type": "line", "interpolate": "step-after", "strokeDash": [5, 4], "strokeWidth": 1.3, "opacity": 0.7}
+        spec["layer"].insert(0, {"data": {"values": edge}, "mark": line})
+    return spec
+
+
 def theme(dark: bool = False, background: str | None = None) -> dict[str, Any]:
     """Vega configuration: quiet axes, readable type, accessible colours."""
     ink, soft, grid = ("#e8e8e6", "#a9acb0", "#33373d") if dark else ("#1d2127", "#5a626c", "#e4e6e9")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -252,6 +252,16 @@ class Board:
             formats={"difference": sign, "low": sign, "high": sign, "p": ".3g", "p_holm": ".3g"},
         )
 
+    def verdict(self) -> str:
+        """One sentence: whether the ranking by the headline is decisive."""
+        from assay.core.stats.paired import decisive_words
+
+        if self.headline is None:
+            return "There are no scores to rank by."
+        if len(self.runs) > 1 and not self.comparisons:
+            return f"{self.headline} has no paired comparison: read its intervals beside each other with care."
+        return decisive_words(self.comparisons)
+
     def _words(self, comparison: Comparison) -> str:
         if not math.isfinite(comparison.difference):
             return comparison.note or "undefined"
@@ -342,6 +352,14 @@ class Board:
 
 
 _SAMPLE_COLUMNS = ("task", "sample", "index", "cluster", "target")
+
+
+def boards(runs: Iterable[Run]) -> list[Board]:
+    """Runs by benchmark, in the order in which benchmarks first appear."""
+    found: dict[str, list[Run]] = {}
+    for run in runs:
+        found.setdefault(run.info["benchmark"], []).append(run)
+    return [Board(listed) for listed in found.values()]
 
 
 def labels(runs: Sequence[Run]) -> list[str]:

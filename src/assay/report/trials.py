@@ -73,7 +73,7 @@ def choose(board: Board, images: ImageBudget) -> Choice:
 
 
 def _kind_of(frame: pl.DataFrame, column: str | None, higher_is_better: bool) -> pl.Expr:
-    """Why a trial would be shown. A score is low at the worst value seen (or in the worst twentieth), full at the best."""
+    """Why a trial would be shown. A score is low in the worst twentieth or at the worst value, full at the best."""
     import polars as pl
 
     errored = pl.col("status").is_in(["error", "timeout"])

@@ -1,0 +1,145 @@
+"""Tables as a page shows them: text to read, the raw value to sort and download by, one column for an interval."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from assay.core.table import Table
+from assay.report.formats import MISSING, format_cell, visible
+
+if TYPE_CHECKING:
+    pass
+
+MAX_ROWS = 400
+MAX_CELL = 600
+_TITLES = {
+    "value": "score", "left_out": "left out", "usd_a_trial": "USD a trial", "usd_total": "USD in all",
+    "seconds_median": "seconds (median)", "seconds_p90": "seconds (90 %)", "p_holm": "p (Holm)",
+    "prompt_tokens": "prompt tokens", "completion_tokens": "completion tokens", "reasoning_tokens": "reasoning tokens",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the page; ``system`` is set where it belongs to one system, which a reader can hide."""
+
+    title: str
+    numeric: bool
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Text, the value to sort by and to write to CSV, and small print."""
+
+    text: str
+    raw: str
+    extra: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    cells: Sequence[Cell]
+    systems: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table ready to be shown. ``left_out`` counts rows beyond the first 400."""
+
+    name: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    notes: Sequence[str]
+    left_out: int = 0
+
+
+def grid(table: Table, hide: Iterable[str] = ()) -> Grid:
+    """A table as a page shows it; ``low`` and ``high`` become one column beside the value they belong to."""
+    frame = table.frame
+    names = [name for name in frame.columns if name not in set(hide)]
+    folded = "low" in names and "high" in names
+    if folded:
+        names = [name for name in names if name != "high"]
+    columns = [
+        Column("interval" if folded and name == "low" else title(name), bool(frame.schema[name].is_numeric()))
+        for name in names
+    ]
+    rows = []
+    for record in frame.head(MAX_ROWS).iter_rows(named=True):
+        cells = [
+            _interval(table, record) if folded and name == "low" else _cell(table, name, record[name]) for name in names
+        ]
+        rows.append(Row(cells, json.dumps(_systems_of(record), ensure_ascii=False)))
+    return Grid(table.name, table.title, columns, rows, table.notes, max(0, frame.height - MAX_ROWS))
+
+
+def pivot(table: Table, group: str, systems: Sequence[str]) -> Grid:
+    """A long table of group values and systems as one row a group value, one column a system."""
+    frame = table.frame
+    present = [system for system in systems if system in set(frame["system"])]
+    by_value: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for record in frame.iter_rows(named=True):
+        by_value.setdefault(record[group], {})[record["system"]] = record
+    rows = []
+    for value, records in by_value.items():
+        counts = sorted({record["n"] for record in records.values()})
+        cells = [
+            Cell(visible(value), value),
+            Cell("–".join(map(str, dict.fromkeys([counts[0], counts[-1]]))), str(counts[-1])),
+        ]
+        for system in present:
+            record = records.get(system)
+            if record is None:
+                cells.append(Cell(MISSING, ""))
+                continue
+            interval = _interval(table, record)
+            errors = f"; {record['errors']} errors" if record["errors"] else ""
+            value_cell = _cell(table, "value", record["value"])
+            cells.append(Cell(value_cell.text, value_cell.raw, interval.text + errors if interval.raw else errors[2:]))
+        rows.append(Row(cells))
+    columns = [Column(title(group), False), Column("n", True), *[Column(system, True, system) for system in present]]
+    return Grid(table.name, table.title, columns, rows[:MAX_ROWS], table.notes, max(0, len(rows) - MAX_ROWS))
+
+
+def title(name: str) -> str:
+    """A column name as a heading."""
+    return _TITLES.get(name, visible(name).replace("_", " "))
+
+
+def _cell(table: Table, name: str, value: Any) -> Cell:
+    text = format_cell(table, name, value)
+    if len(text) > MAX_CELL:
+        text = text[:MAX_CELL] + "…"
+    return Cell(text, raw(value))
+
+
+def _interval(table: Table, record: Mapping[str, Any]) -> Cell:
+    low, high = record["low"], record["high"]
+    if low is None or high is None or not (math.isfinite(low) or math.isfinite(high)):
+        return Cell(MISSING, "")
+    return Cell(f"{format_cell(table, 'low', low)} to {format_cell(table, 'high', high)}", f"{raw(low)} {raw(high)}")
+
+
+def raw(value: Any) -> str:
+    """A value with all its digits, for sorting and for CSV; empty where there is none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dt.datetime | dt.date):
+        return value.isoformat()
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)[:MAX_CELL]
+
+
+def _systems_of(record: Mapping[str, Any]) -> list[str]:
+    """Systems that a row is about: hiding one of them hides the row."""
+    return [record[name] for name in ("system", "a", "b") if isinstance(record.get(name), str)]
