@@ -1,0 +1,1 @@
+"""Statistics over arrays: intervals, paired tests, ranks, agreement, ratings, divergences, trends."""
