@@ -151,27 +151,8 @@ class ChatClient:
 
     def describe(self) -> dict[str, Any]:
         """Facts for ``run.json``: provider, model, address, options, price, model facts. Never a key."""
-        price = self.price
-        return {
-            "name": self.name,
-            "kind": "chat",
-            "provider": self.provider.name,
-            "model": self.model,
-            "base_url": self.base_url,
-            "role": self.role,
-            "options": dict(self.options),
-            "left_out": sorted(self._refused),
-            "price": None
-            if price is None
-            else {
-                "prompt": price.rates[0].prompt,
-                "cached": price.rates[0].cached,
-                "completion": price.rates[0].completion,
-                "date": price.date,
-                "source": price.source,
-            },
-            **self._facts,
-        }
+        found = describe_chat(self.provider.name, self.model, self.base_url, self.options)
+        return {"name": self.name, **found, "role": self.role}
 
     def bind(self, meter: Meter) -> ChatClient:
         """A copy that reports to ``meter`` and remembers the run, whatever thread or loop it is used from."""
@@ -464,6 +445,23 @@ _DEFAULTS = {name: p.default for name, p in inspect.signature(ChatClient).parame
 
 def _rebuilt(provider: str, model: str, base_url: str | None, options: dict[str, Any]) -> ChatClient:
     return ChatClient(provider, model, base_url=base_url, **options)
+
+
+def describe_chat(provider: str, model: str, base_url: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts of a model at a provider, known without its key."""
+    row = find_provider(provider)
+    url = base_url_of(row, base_url)
+    price = stated_price(*(options.get(f"price_{k}") for k in ("in", "out", "cached"))) or price_of(provider, model)
+    return {
+        "kind": "chat",
+        "provider": provider,
+        "model": model,
+        "base_url": url,
+        "options": dict(options),
+        "left_out": sorted(row.refuses(model)) if is_own_host(row, url) else [],
+        "price": None if price is None else price.describe(),
+        **facts(model),
+    }
 
 
 def option_text(options: Mapping[str, Any]) -> str:

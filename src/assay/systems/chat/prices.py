@@ -74,6 +74,17 @@ class Price:
             + completion_tokens * max(max(r.completion, r.reasoning) for r in rates)
         )
 
+    def describe(self) -> dict[str, Any]:
+        """USD per million tokens (of short prompts, where the length matters), day and source."""
+        rate = self.rates[0]
+        return {
+            "prompt": rate.prompt,
+            "cached": rate.cached,
+            "completion": rate.completion,
+            "date": self.date,
+            "source": self.source,
+        }
+
     @property
     def free(self) -> bool:
         """Whether nothing is ever charged."""
