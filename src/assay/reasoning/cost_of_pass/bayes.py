@@ -1,14 +1,15 @@
 """What eight attempts really say: the posterior of the success rate, of cost-of-pass, and of the frontier.
 
-1 / (successes / n) is biased upward and infinite at no success, and the minimum over many noisy models is biased downward
-(the winner's curse). With independent Beta posteriors for the rates both vanish, and everything below is quadrature, not
-simulation. Costs of an attempt are taken at their means.
+1 / (successes / n) is biased upward and infinite at no success, and the minimum over many noisy models is biased
+downward (the winner's curse). With independent Beta posteriors for the rates both vanish, and everything below is
+quadrature, not simulation. Costs of an attempt are taken at their means.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,8 +93,8 @@ def posterior_frontier(
 ) -> PosteriorFrontier:
     """Confidence-adjusted frontier: expectations under the posterior instead of minima of estimates.
 
-    E[min(v_1, ..., v_M, E)] is the integral from 0 to E of the product of P(v_m > x) = I_{C_m / x}(a_m, b_m), the regularised
-    incomplete beta function; Gauss-Legendre in log x between the costs, where the integrand is smooth.
+    E[min(v_1, ..., v_M, E)] is the integral from 0 to E of the product of P(v_m > x) = I_{C_m / x}(a_m, b_m), the
+    regularised incomplete beta function; Gauss-Legendre in log x between the costs, where the integrand is smooth.
 
     Parameters
     ----------
@@ -108,9 +109,9 @@ def posterior_frontier(
     """
     from scipy.special import betainc
 
-    from assay.reasoning.cost_of_pass import estimator
+    from assay.reasoning.cost_of_pass.values import cost_of_pass
 
-    if cop.law is not estimator.cost_of_pass:
+    if cop.law is not cost_of_pass:
         raise UsageError("The posterior frontier is defined for the plain law (cost over rate) only.")
     chosen = cop._chosen(models)
     expert = cop._need_expert()
@@ -128,7 +129,7 @@ def posterior_frontier(
         edges = np.unique(np.concatenate((np.minimum(c, limit), [limit])))
         # The survival function falls from 1 where x passes each C_m; decades in between keep every piece short.
         fine = np.concatenate(
-            [np.geomspace(lo, hi, 2 + int(np.log10(hi / lo) * 2))[:-1] for lo, hi in zip(edges, edges[1:])] + [edges[-1:]]
+            [np.geomspace(lo, hi, 2 + int(np.log10(hi / lo) * 2))[:-1] for lo, hi in pairwise(edges)] + [edges[-1:]]
         )
         low, high = np.log(fine[:-1])[:, None], np.log(fine[1:])[:, None]
         points = np.exp((high - low) / 2 * x + (high + low) / 2)
@@ -136,7 +137,9 @@ def posterior_frontier(
         ratio = np.minimum(1.0, c[:, None, None] / points)
         alive = betainc(a[:, p, None, None], b[:, p, None, None], ratio)
         means[p] = edges[0] + float((weights * alive.prod(axis=0)).sum()) if len(chosen) else limit
-        committed[p] = min(edges[0] + float(value) for value in (weights * alive).sum(axis=(1, 2))) if len(chosen) else limit
+        committed[p] = (
+            min(edges[0] + float(value) for value in (weights * alive).sum(axis=(1, 2))) if len(chosen) else limit
+        )
     return PosteriorFrontier(
         value=float(means.mean()),
         committed=float(np.minimum(committed, expert).mean()),

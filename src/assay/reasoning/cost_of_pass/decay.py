@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,8 @@ class HalfLife:
     half_life
         ln 2 / b in months; inf where the curve does not fall.
     low, high
-        Profile-likelihood interval of the half-life (F quantile with 1 and n - 3 degrees of freedom); nan below 4 points.
+        Profile-likelihood interval of the half-life (F quantile with 1 and n - 3 degrees of freedom); nan below 4
+        points.
     residual
         Root of the mean squared residual, USD.
     """
@@ -45,8 +48,8 @@ class HalfLife:
 def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95) -> HalfLife:
     """Least squares of a exp(-b t) + c with b > 0.
 
-    For a given b the best a and c are linear, so only b is searched: on a logarithmic grid, then refined. That finds the
-    global minimum where a search from one starting point may stop elsewhere.
+    For a given b the best a and c are linear, so only b is searched: on a logarithmic grid, then refined. That finds
+    the global minimum where a search from one starting point may stop elsewhere.
 
     Parameters
     ----------
@@ -88,8 +91,8 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
     losses = np.array([loss(point) for point in grid])
     best = int(losses.argmin())
     low_end, high_end = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-    found = minimize_scalar(loss, bounds=(low_end, high_end), method="bounded", options={"xatol": 1e-12})
-    log_b = float(found.x) if found.fun <= losses[best] else float(grid[best])  # pyright: ignore[reportAttributeAccessIssue]
+    found: Any = minimize_scalar(loss, bounds=(low_end, high_end), method="bounded", options={"xatol": 1e-12})
+    log_b = float(found.x) if found.fun <= losses[best] else float(grid[best])
     b = math.exp(log_b)
     a, c, rss = linear(b)
     scaled = a * math.exp(b * float(t.min()))
@@ -107,7 +110,7 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
     return HalfLife(scaled, b, c, half, low, high, n, math.sqrt(rss / n))
 
 
-def _crossing(loss, start: float, end: float, limit: float) -> float | None:  # noqa: ANN001
+def _crossing(loss: Callable[[float], float], start: float, end: float, limit: float) -> float | None:
     """Where the loss first passes the limit on the way from start to end; None = never."""
     from scipy.optimize import brentq
 
@@ -118,4 +121,5 @@ def _crossing(loss, start: float, end: float, limit: float) -> float | None:  # 
     i = int(above[0])
     if i == 0:
         return start
-    return float(brentq(lambda point: loss(point) - limit, path[i - 1], path[i], xtol=1e-10))  # pyright: ignore
+    root: Any = brentq(lambda point: loss(point) - limit, path[i - 1], path[i], xtol=1e-10)
+    return float(root)

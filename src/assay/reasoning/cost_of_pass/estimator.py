@@ -6,9 +6,9 @@ Reference: "Cost-of-Pass: An Economic Framework for Evaluating Language Models",
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -17,97 +17,21 @@ import polars as pl
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.reasoning.cost_of_pass import records as reading
 from assay.reasoning.cost_of_pass.decay import HalfLife, fit_half_life, months_between
+from assay.reasoning.cost_of_pass.values import (
+    ExpertCost,
+    Law,
+    cost_of_pass,
+    expert_costs,
+    frontier,
+    gain,
+    technique_gain,
+)
 
 if TYPE_CHECKING:
     from assay.reasoning.cost_of_pass.prices import PriceBook
     from assay.reasoning.cost_of_pass.resampling import Bootstrap
 
-Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Cost-of-pass as a function of mean cost and success rate, elementwise."""
 Groups = str | Mapping[str, Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Expert:
-    """A person (or service) who can be hired instead.
-
-    Parameters
-    ----------
-    cost
-        USD a problem, > 0: time a problem times a qualified hourly wage.
-    accuracy
-        Share of problems the expert gets right, in (0, 1].
-    name
-        How tables call the expert.
-    """
-
-    cost: float
-    accuracy: float = 1.0
-    name: str = "expert"
-
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.cost) and self.cost > 0):
-            raise DataError(f"The cost of {self.name} is {self.cost}; an expert costs a finite number of USD above 0.")
-        if not 0 < self.accuracy <= 1:
-            raise DataError(f"The accuracy of {self.name} is {self.accuracy}; it lies in (0, 1].")
-
-    @property
-    def cost_of_pass(self) -> float:
-        """USD a correct answer."""
-        return self.cost / self.accuracy
-
-
-ExpertCost = float | Expert | Sequence[Expert] | Mapping[Any, float]
-
-
-def cost_of_pass(costs: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Expected dollars of one correct answer: mean cost of an attempt over its success rate.
-
-    Attempts are independent and failures are noticed for free, so the number of attempts is geometric with mean 1/R.
-    Infinite where the rate is 0, also at no cost.
-    """
-    costs, rates = np.asarray(costs, float), np.asarray(rates, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(rates > 0, costs / rates, np.where(np.isnan(rates), np.nan, np.inf))
-
-
-def frontier(values: np.ndarray, expert: float | np.ndarray | None = None) -> np.ndarray:
-    """Cheapest way to a correct answer, a problem.
-
-    Parameters
-    ----------
-    values
-        (M, P) cost-of-pass; M may be 0.
-    expert
-        USD of the expert, one number or (P,); None = models only.
-
-    Returns
-    -------
-    ndarray
-        (P,) minimum over models and expert; inf where nobody succeeds.
-    """
-    best = np.min(values, axis=0, initial=np.inf)
-    return best if expert is None else np.minimum(best, expert)
-
-
-def gain(without: float, with_: float) -> float:
-    """Relative gain (without - with) / without; 0 where nothing can be gained because both are 0."""
-    return (without - with_) / without if without > 0 else 0.0
-
-
-def technique_gain(base: np.ndarray, technique: np.ndarray, expert: float | np.ndarray) -> float:
-    """Relative gain of letting the same models also use a technique: the union holds the originals, so it is >= 0.
-
-    Parameters
-    ----------
-    base, technique
-        (P,) or (M, P) cost-of-pass without and with the technique.
-    expert
-        USD of the expert.
-    """
-    base, technique = np.atleast_2d(base), np.atleast_2d(technique)
-    without = frontier(base, expert)
-    return gain(float(without.mean()), float(np.minimum(without, frontier(technique)).mean()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +71,13 @@ class CostOfPass:
     Parameters
     ----------
     records
-        pandas or polars frame, list of dictionaries, a run or runs. Columns by assay's or the published names: model (or
-        system, model_name), problem (or what ``by`` says), run or attempt, correct (or metric_score), and the cost:
-        ``cost``, or tokens with prices a token, or assay's ``calls``. Optional: technique, family, release_date, seconds,
-        cluster, completed or status.
+        pandas or polars frame, list of dictionaries, a run or runs. Columns by assay's or the published names: model
+        (or system, model_name), problem (or what ``by`` says), run or attempt, correct (or metric_score), and the cost:
+        ``cost``, or tokens with prices a token, or assay's ``calls``. Optional: technique, family, release_date,
+        seconds, cluster, completed or status.
     expert_cost
-        USD a problem; an `Expert`; several (the cheapest counts); or a mapping from problem to USD. None = no expert, and
-        only statements that need none.
+        USD a problem; an `Expert`; several (the cheapest counts); or a mapping from problem to USD. None = no expert,
+        and only statements that need none.
     by
         Column that tells problems apart.
     score
@@ -209,7 +133,8 @@ class CostOfPass:
         self._build(frame, expert_cost, law, missing)
         if not self.binary:
             warnings.warn(
-                "Scores are not all 0 or 1: cost-of-pass holds only if a score is a probability of acceptance.", stacklevel=2
+                "Scores are not all 0 or 1: cost-of-pass holds only if a score is a probability of acceptance.",
+                stacklevel=2,
             )
 
     def _build(self, frame: pl.DataFrame, expert_cost: ExpertCost | None, law: Law, missing: reading.Missing) -> None:
@@ -218,9 +143,9 @@ class CostOfPass:
         self.cells = reading.cells(frame, missing=missing)
         self.values = law(self.cells.costs, self.cells.rates)
         self.binary = bool(np.isin(self.cells.record_scores, (0.0, 1.0)).all())
-        self._missing = missing
+        self._missing: reading.Missing = missing
         self._expert_cost = expert_cost
-        self.expert, self.expert_name = _expert(expert_cost, self.cells.problems)
+        self.expert, self.expert_name = expert_costs(expert_cost, self.cells.problems)
         facts = [name for name in ("family", "release_date") if name in frame.columns]
         self.strategies = (
             frame.group_by("strategy")
@@ -257,7 +182,9 @@ class CostOfPass:
     def adjusted(self, law: Law | None = None, expert_cost: ExpertCost | None = None) -> CostOfPass:
         """Same records under another law or expert."""
         other = object.__new__(type(self))
-        other._build(self.table, self._expert_cost if expert_cost is None else expert_cost, law or self.law, self._missing)
+        other._build(
+            self.table, self._expert_cost if expert_cost is None else expert_cost, law or self.law, self._missing
+        )
         return other
 
     def reprice(self, prices: PriceBook, on: date | None = None) -> CostOfPass:
@@ -288,7 +215,7 @@ class CostOfPass:
         )
 
     def summary(self) -> pl.DataFrame:
-        """One row a strategy: accuracy, cost of an attempt, frontier of it alone, problems that go to the expert or to no one."""
+        """One row a strategy: accuracy, cost of an attempt, frontier of it alone, problems at the expert, unsolved ones."""
         single = self.values if self.expert is None else np.minimum(self.values, self.expert)
         never = np.isinf(self.values).sum(axis=1)
         at_expert = never if self.expert is None else (self.values > self.expert).sum(axis=1)
@@ -322,7 +249,8 @@ class CostOfPass:
         if not include_expert and np.isinf(best).any():
             first = self.cells.problems[int(np.argmax(np.isinf(best)))]
             raise DataError(
-                f"{int(np.isinf(best).sum())} of {len(best)} problems are solved by no model (first: {first!r}), so the "
+                f"{int(np.isinf(best).sum())} of {len(best)} problems are solved by no model (first: {first!r}), so "
+                "the "
                 "frontier without expert is infinite; include the expert."
             )
         names = np.array([*np.array(self.cells.strategies, dtype=object)[chosen], self.expert_name], dtype=object)
@@ -337,7 +265,8 @@ class CostOfPass:
         Parameters
         ----------
         release_dates
-            Day a model (or strategy) came out; None = the column release_date. Models of one day enter in order of name.
+            Day a model (or strategy) came out; None = the column release_date. Models of one day enter in order of
+            name.
 
         Returns
         -------
@@ -371,7 +300,9 @@ class CostOfPass:
     def half_life(self, release_dates: Mapping[str, date | str] | None = None, level: float = 0.95) -> HalfLife:
         """Months in which the frontier halves: fit of a exp(-b t) + c to `progress`, one point a release day."""
         curve = self.progress(release_dates).group_by("months").agg(pl.col("frontier").min()).sort("months")
-        return fit_half_life(curve.get_column("months").to_numpy(), curve.get_column("frontier").to_numpy(), level=level)
+        return fit_half_life(
+            curve.get_column("months").to_numpy(), curve.get_column("frontier").to_numpy(), level=level
+        )
 
     def essentialness(self, groups: Groups = "family") -> pl.DataFrame:
         """Share of the frontier's cost that a group keeps away: [V(all but it) - V(all)] / V(all but it), in [0, 1).
@@ -503,7 +434,9 @@ class CostOfPass:
         labels = self.strategies.get_column(groups)
         if labels.null_count():
             lost = self.strategies.filter(pl.col(groups).is_null()).get_column("strategy")[0]
-            raise DataError(f"Model {lost!r} has no {groups}; tag it, or give groups= as a mapping from name to models.")
+            raise DataError(
+                f"Model {lost!r} has no {groups}; tag it, or give groups= as a mapping from name to models."
+            )
         return [(str(name), np.flatnonzero((labels == name).to_numpy())) for name in labels.unique().sort()]
 
     def _without(self, members: Sequence[np.ndarray]) -> np.ndarray:
@@ -532,21 +465,4 @@ class CostOfPass:
                 return date.fromisoformat(value[:10])
             except ValueError:
                 raise DataError(f"Release date {value!r} of model {row['model']!r} is not YYYY-MM-DD.") from None
-        return value.date() if hasattr(value, "date") else value
-
-
-def _expert(given: ExpertCost | None, problems: Sequence[str]) -> tuple[np.ndarray | None, str]:
-    """(P,) USD of the cheapest expert a problem, and a name."""
-    if given is None:
-        return None, "nobody"
-    if isinstance(given, Mapping):
-        costs = {str(key): value for key, value in given.items()}
-        lacking = [problem for problem in problems if problem not in costs]
-        if lacking:
-            raise DataError(f"The expert's cost is missing for {len(lacking)} problems, first {lacking[0]!r}.")
-        return np.array([Expert(float(costs[problem])).cost for problem in problems]), "expert"
-    experts = [given] if isinstance(given, Expert) else list(given) if isinstance(given, Sequence) else [Expert(float(given))]
-    if not experts:
-        raise DataError("The list of experts is empty; give at least one, or None.")
-    cheapest = min(experts, key=lambda expert: expert.cost_of_pass)
-    return np.full(len(problems), cheapest.cost_of_pass), cheapest.name
+        return value.date() if isinstance(value, datetime) else value

@@ -21,8 +21,8 @@ Array = np.ndarray
 class Verified:
     """Retries until a verifier that costs something, and errs, accepts.
 
-    v = (C + check + (1 - R) * false_accept * damage) / (R * true_accept): dollars per correct answer that gets through, with
-    wrong answers that get through priced. A perfect free verifier gives C / R.
+    v = (C + check + (1 - R) * false_accept * damage) / (R * true_accept): dollars per correct answer that gets through,
+    with wrong answers that get through priced. A perfect free verifier gives C / R.
 
     Parameters
     ----------
@@ -58,8 +58,9 @@ class CorrelatedRetries:
     """Retries whose outcomes hang together: the success rate of a problem is Beta with mean R and correlation rho.
 
     Without limit, E[attempts] = E[1/R] = (a + b - 1) / (a - 1), infinite for a <= 1, with a = R (1 - rho) / rho and
-    b = (1 - R) (1 - rho) / rho. With ``attempts`` = K and a ``fallback`` (the expert's USD), at most K attempts are made:
-    v = C * sum_{k<K} S(k) + S(K) * fallback, where S(k) = B(a, b + k) / B(a, b) is the chance of k failures in a row.
+    b = (1 - R) (1 - rho) / rho. With ``attempts`` = K and a ``fallback`` (the expert's USD), at most K attempts are
+    made: v = C * sum_{k<K} S(k) + S(K) * fallback, where S(k) = B(a, b + k) / B(a, b) is the chance of k failures in a
+    row.
 
     Parameters
     ----------
@@ -106,10 +107,10 @@ class CorrelatedRetries:
 
 def effective_cost(
     cost: Array,
-    seconds: Array = np.array(0.0),
+    seconds: Array | float = 0.0,
     *,
     hour_value: float = 0.0,
-    kwh: Array = np.array(0.0),
+    kwh: Array | float = 0.0,
     kwh_price: float = 0.0,
     kg_co2_per_kwh: float = 0.0,
     tonne_co2_price: float = 0.0,
@@ -141,9 +142,9 @@ def expert_cost(minutes: float, wage: float, accuracy: float = 1.0) -> float:
 def cascade(costs: Array, rates: Array, expert: float) -> tuple[tuple[int, ...], float]:
     """Cheapest order of models, each tried at most once on a problem, with the expert last.
 
-    Trying model m before a rest that costs E pays iff C + (1 - R) E < E, that is C / R < E, and swapping neighbours shows
-    that ascending C / R is the best order: so the cascade is every model below the expert's cost, cheapest cost-of-pass
-    first.
+    Trying model m before a rest that costs E pays iff C + (1 - R) E < E, that is C / R < E, and swapping neighbours
+    shows that ascending C / R is the best order: so the cascade is every model below the expert's cost, cheapest
+    cost-of-pass first.
 
     Parameters
     ----------
@@ -188,8 +189,8 @@ class Policy:
 def routing(costs: Array, rates: Array, expert: float | Array, *, length: int = 3, limit: int = 200_000) -> Policy:
     """Cheapest fixed cascade for a data set whose problems cannot be told apart in advance.
 
-    Every sequence up to ``length`` is tried: exact. Attempts are independent and failures noticed for free. It lies between
-    the per-problem frontier (which knows the best model of each problem) and the expert.
+    Every sequence up to ``length`` is tried: exact. Attempts are independent and failures noticed for free. It lies
+    between the per-problem frontier (which knows the best model of each problem) and the expert.
 
     Parameters
     ----------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -34,10 +35,11 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "output_price": ("usd_per_completion_token", "cost_per_completion_token"),
     "input_tokens": ("num_input_tokens", "input_tokens"),
 }
+TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
 def as_polars(records: Any) -> pl.DataFrame:
-    """Frame of a pandas or polars frame, a list of dictionaries, a run or several runs (with facts on their systems)."""
+    """Frame of a pandas or polars frame, a list of dictionaries, or runs (with facts on their systems)."""
     if isinstance(records, pl.DataFrame):
         return records
     if isinstance(records, pl.LazyFrame):
@@ -78,30 +80,31 @@ def subject_totals(frame: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     DataFrame
-        One row a record, in order: calls, prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost (null
-        where a call has no price; 0 where the system made no call), priced_model, unpriced (a model without price).
+        One row a record, in order: prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost (null where
+        a call has no price; 0 where the system made no call), unpriced (a model without price).
     """
-    sums = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
-    rows = pl.int_range(pl.len(), dtype=pl.UInt32)
     dtype = frame.schema["calls"]
+    rows = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
     if not (isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.Struct)):
-        empty = [pl.lit(0, pl.Int64).alias(name) for name in sums]
-        none = [pl.lit(None, pl.String).alias(name) for name in ("priced_model", "unpriced")]
-        return frame.select(*empty, pl.lit(0.0).alias("cost"), *none)
-    calls = frame.select(rows.alias("row"), "calls").explode("calls").drop_nulls("calls").unnest("calls")
-    subject = calls.filter(pl.col("role") == "subject").with_columns(pl.col("cost").cast(pl.Float64))
-    used = pl.col("calls") > 0
-    totals = subject.group_by("row").agg(
-        *(pl.col(name).sum() for name in sums),
-        pl.when((pl.col("cost").is_null() & used).any()).then(None).otherwise(pl.col("cost").sum()).alias("cost"),
-        pl.col("model").first().alias("priced_model"),
-        pl.col("model").filter(pl.col("cost").is_null() & used).first().alias("unpriced"),
+        raise DataError(f"Column calls must hold a list of calls a record; got {dtype}.")
+    calls = frame.select(rows, "calls").explode("calls").drop_nulls("calls").unnest("calls")
+    unknown = pl.col("cost").is_null() & (pl.col("calls") > 0)
+    totals = (
+        calls.filter(pl.col("role") == "subject")
+        .group_by("row")
+        .agg(
+            *(pl.col(name).sum() for name in TOKENS),
+            pl.when(unknown.any()).then(None).otherwise(pl.col("cost").cast(pl.Float64).sum()).alias("cost"),
+            pl.col("model").filter(unknown).first().alias("unpriced"),
+            pl.lit(True).alias("asked"),
+        )
     )
-    joined = frame.select(rows.alias("row")).join(totals, on="row", how="left", maintain_order="left")
-    made_none = pl.col("calls").is_null()
-    return joined.with_columns(
-        pl.when(made_none).then(0.0).otherwise(pl.col("cost")).alias("cost"), *(pl.col(name).fill_null(0) for name in sums)
-    ).drop("row")
+    joined = frame.select(rows).join(totals, on="row", how="left", maintain_order="left")
+    return joined.select(
+        *(pl.col(name).fill_null(0) for name in TOKENS),
+        pl.when(pl.col("asked").is_null()).then(0.0).otherwise(pl.col("cost")).alias("cost"),
+        "unpriced",
+    )
 
 
 def normalise(
@@ -112,7 +115,7 @@ def normalise(
     task: str | None = None,
     errors: Errors = "raise",
     prices: PriceBook | None = None,
-    on: Any = None,
+    on: date | None = None,
     prompt: Literal["billed", "question"] = "billed",
     hour_value: float = 0.0,
 ) -> pl.DataFrame:
@@ -127,8 +130,8 @@ def normalise(
     Raises
     ------
     DataError
-        Several data sets; a column that is missing; incomplete records with ``errors="raise"``; a cost that is unknown or
-        negative; a score that is missing or outside [0, 1]; the same strategy, problem and run twice.
+        Several data sets; a column that is missing; incomplete records with ``errors="raise"``; a cost that is unknown
+        or negative; a score that is missing or outside [0, 1]; the same strategy, problem and run twice.
     """
     frame = as_polars(records)
     if frame.height == 0:
@@ -137,7 +140,8 @@ def normalise(
     score_column = score or _find(frame, "score")
     if score_column is None or score_column not in frame.columns:
         raise DataError(
-            f"Records hold no score {score or 'correct'!r}; columns are {', '.join(frame.columns)}. Name one with score=."
+            f"Records hold no score {score or 'correct'!r}; columns are {', '.join(frame.columns)}. Name one with "
+            "score=."
         )
     model = _find(frame, "model")
     if model is None:
@@ -151,7 +155,7 @@ def normalise(
     seconds = pl.col("seconds").cast(pl.Float64).fill_null(0.0) if "seconds" in frame.columns else pl.lit(0.0)
     value = pl.col(score_column).cast(pl.Float64)
     run = _find(frame, "run", but=by)
-    keep = [name for name in ("family", "release_date", "unpriced", "uid", *TOKENS) if name in cost.columns]
+    keep = [name for name in ("family", "release_date", "unpriced", "uid", "calls", *TOKENS) if name in cost.columns]
     names = pl.col(model).cast(pl.String)
     how = pl.col(technique).cast(pl.String) if technique else pl.lit("vanilla")
     several = technique is not None and frame.get_column(technique).n_unique() > 1
@@ -169,9 +173,6 @@ def normalise(
     )
     _check(table, score_column)
     return table
-
-
-TOKENS = ("calls", "prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens", "priced_model")
 
 
 def _find(frame: pl.DataFrame, what: str, but: str | None = None) -> str | None:
@@ -224,7 +225,8 @@ def _completed(frame: pl.DataFrame, errors: Errors) -> tuple[pl.DataFrame, pl.Ex
         return frame, None
     if errors == "raise":
         raise DataError(
-            f"{bad.height} of {frame.height} records are incomplete; run them again, or say errors='exclude' (left out) "
+            f"{bad.height} of {frame.height} records are incomplete; run them again, or say errors='exclude' (left "
+            "out) "
             "or errors='fail' (paid and wrong)."
         )
     return (frame.filter(done), None) if errors == "exclude" else (frame, done)
@@ -257,7 +259,7 @@ def _cost(frame: pl.DataFrame, prompt: str) -> pl.DataFrame:
     cost = _find(frame, "cost")
     if cost is not None:
         return frame.with_columns(pl.col(cost).cast(pl.Float64).alias("cost"))
-    if "calls" in frame.columns and not frame.schema["calls"].is_numeric():
+    if "calls" in frame.columns:
         totals = subject_totals(frame)
         return frame.drop([name for name in totals.columns if name in frame.columns]).hstack(totals)
     raise DataError(
@@ -288,7 +290,8 @@ def _check(table: pl.DataFrame, score: str) -> None:
     bad = table.filter((pl.col("score") < 0) | (pl.col("score") > 1))
     if bad.height:
         raise DataError(
-            f"Score {score!r} is {bad.get_column('score')[0]} at {first(bad)}; cost-of-pass needs a success (0 or 1) or a "
+            f"Score {score!r} is {bad.get_column('score')[0]} at {first(bad)}; cost-of-pass needs a success (0 or 1) "
+            "or a "
             "probability of acceptance in [0, 1]."
         )
     key = ["strategy", "problem", "run"]

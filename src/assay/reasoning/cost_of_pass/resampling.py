@@ -1,7 +1,8 @@
 """Bootstrap of frontiers: problems, runs within problems, or problems and then runs.
 
-All three are exact (every draw is what drawing records one by one would give); none visits a record more often than it is
-drawn. Problems alone need one matrix product; runs are drawn a cell at a time for as many resamples as need that cell.
+All three are exact (every draw is what drawing records one by one would give); none visits a record more often than it
+is drawn. Problems alone need one matrix product; runs are drawn a cell at a time for as many resamples as need that
+cell.
 """
 
 from __future__ import annotations
@@ -101,17 +102,13 @@ def bootstrap(
     return Bootstrap(unit, names, kinds, values, draws)
 
 
-def progress_draws(
-    cop: CostOfPass, order: Sequence[int], n: int, unit: Unit, rng: np.random.Generator
-) -> np.ndarray:
+def progress_draws(cop: CostOfPass, order: Sequence[int], n: int, unit: Unit, rng: np.random.Generator) -> np.ndarray:
     """(len(order), n) frontier after each release, resampled: what an interval of the half-life is made of."""
     sets = [np.array(order[: i + 1]) for i in range(len(order))]
     return resample(cop, sets, n, unit, rng)
 
 
-def resample(
-    cop: CostOfPass, sets: Sequence[np.ndarray], n: int, unit: Unit, rng: np.random.Generator
-) -> np.ndarray:
+def resample(cop: CostOfPass, sets: Sequence[np.ndarray], n: int, unit: Unit, rng: np.random.Generator) -> np.ndarray:
     """(S, n) mean over problems of the minimum over each set of strategies and the expert."""
     assert cop.expert is not None
     cluster = cop.cells.cluster

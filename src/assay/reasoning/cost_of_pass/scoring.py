@@ -42,8 +42,8 @@ def answer_block(text: str) -> str:
 def choice_letter(text: str) -> str:
     """Letter A-F that a text states, by the published priorities; "" where there is none.
 
-    First hit of: ``(X)``, ``[X]``, ``"X"``, ``X)``, ``: X`` or ``- X``, ``= X``, a letter that stands alone, any letter.
-    The article "a" is read as A: that is the rule, and why `assay.core.answers.choice_letter` exists.
+    First hit of: ``(X)``, ``[X]``, ``"X"``, ``X)``, ``: X`` or ``- X``, ``= X``, a letter that stands alone, any
+    letter. The article "a" is read as A: that is the rule, and why `assay.core.answers.choice_letter` exists.
     """
     text = text.strip().upper()
     for rule in (*_LETTER_RULES, _LONE_LETTER):
@@ -135,7 +135,7 @@ PUBLISHED_NAMES: Mapping[str, str] = {
 
 
 def comparator(name: str | Comparator) -> Comparator:
-    """Comparator by name (math, letter, exact, soft, or the published name); a function of two strings is returned as is."""
+    """Comparator by name (math, letter, exact, soft, or the published name); a function is returned as it is."""
     if callable(name):
         return name
     short = {published: short for short, published in PUBLISHED_NAMES.items()}.get(name, name)
