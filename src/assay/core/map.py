@@ -15,7 +15,6 @@ from typing import Any
 import msgspec
 
 from assay.core.benchmark import Benchmark
-from assay.core.datasets import write_manifest
 from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.executors.local import ContextThreads, metered_call
 from assay.core.executors.pool import Pool
@@ -159,5 +158,7 @@ def make(name: str, out: Path | str, **options: Any) -> Path:
     typed = typed_options(fn, options, f"recipe {name!r}", skip=1)
     fn(folder, **typed)
     if not (folder / "manifest.json").exists():
+        from assay.core.datasets import write_manifest
+
         write_manifest(folder, recipe=f"{cls.name}.{short}", options={k: str(v) for k, v in typed.items()})
     return folder

@@ -21,6 +21,7 @@ class StoredOutputs:
 
     def __init__(self, run: Run) -> None:
         self.name = run.system
+        self.artifacts = run.path / "artifacts"
         self._path = run.path
 
     def outcomes(self, benchmark: Benchmark) -> dict[tuple[str, str, int], Outcome]:

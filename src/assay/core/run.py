@@ -8,6 +8,7 @@ import datetime as dt
 import importlib
 import os
 import platform
+import shutil
 import signal
 import sys
 import threading
@@ -272,9 +273,16 @@ def misfit(task: Task, system: Any, submission: bool) -> str | None:
         ) from error
     if fits:
         return None
-    missing = [m for m in getattr(task.system, "__protocol_attrs__", ()) if not hasattr(system, m)]
+    missing = [m for m in _members(task.system) if not hasattr(system, m)]
     lacks = f" (it lacks {', '.join(sorted(missing))})" if missing else ""
-    return f"needs a {task.system.__name__}{lacks}"
+    return f"needs the protocol {task.system.__name__}{lacks}"
+
+
+def _members(protocol: type) -> set[str]:
+    """Public members that a protocol asks for."""
+    kinds = [k for k in protocol.__mro__ if getattr(k, "_is_protocol", False)]
+    named = {n for k in kinds for n in (*vars(k), *vars(k).get("__annotations__", {}))}
+    return {n for n in named if not n.startswith("_")}
 
 
 def run(
@@ -343,7 +351,23 @@ def run(
     }
     store = Store.create(path, info)
     store.write_samples(ready.samples)
+    if ready.outputs is not None and (files := getattr(ready.system, "artifacts", None)) is not None:
+        _adopt(files, path / "artifacts")
     return _carry_out(store, info, ready, loading, engine)
+
+
+def _adopt(source: Path, target: Path) -> None:
+    """Give a run the files that its outputs name: hard links where the disk allows, copies elsewhere."""
+    if not source.is_dir():
+        return
+
+    def link(old: str, new: str) -> None:
+        try:
+            os.link(old, new)
+        except OSError:
+            shutil.copy2(old, new)
+
+    shutil.copytree(source, target, copy_function=link)
 
 
 def resume(
