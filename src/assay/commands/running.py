@@ -1,0 +1,198 @@
+"""run, resume, rescore."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from pathlib import Path
+from typing import Any
+
+import assay
+from assay.cli import DONE, INTERRUPTED, pairs
+from assay.commands.output import out, print_json, say
+from assay.commands.progress import Bar
+from assay.core.errors import AssayError, UsageError, unknown_name
+from assay.core.plan import Selection
+from assay.core.registry import benchmark_entries
+from assay.core.results import Run, find_run, find_runs
+from assay.core.run import RunInterrupted, prepare, runs_folder
+
+
+def run_(arguments: Any) -> int:
+    """Every benchmark on every system; a ranked table at the end."""
+    read_env_file()
+    names = benchmarks_named(arguments.benchmark)
+    if not arguments.system:
+        raise UsageError("No system was given; add one with -s, like -s local:smollm2 or -s method:random.")
+    options = pairs(arguments.option, "-o")
+    tags = pairs(arguments.tag, "--tag")
+    selection = Selection(arguments.limit, split(arguments.samples), split(arguments.tasks))
+    systems = [s for name in arguments.system for s in systems_named(name, names)]
+    if arguments.dry_run:
+        from assay.commands.estimate import dry_run
+
+        return dry_run(names, systems, options, selection, arguments)
+    if arguments.into and len(names) * len(systems) > 1:
+        raise UsageError("--into takes one benchmark on one system; leave it out for several.")
+    finished: list[Run] = []
+    for name in names:
+        for system in systems:
+            _offer_resume(name, system, options, selection, arguments)
+            say(f"{name} on {system}", quiet=arguments.quiet or arguments.json)
+            try:
+                finished.append(
+                    assay.run(
+                        name,
+                        system,
+                        options=options,
+                        samples=selection,  # type: ignore[arg-type]
+                        attempts=arguments.attempts,
+                        seed=arguments.seed or 0,
+                        into=arguments.into,
+                        tags=tags,
+                        **engine_options(arguments),
+                    )
+                )
+            except KeyboardInterrupt as stop:
+                return _interrupted(stop, arguments)
+            except RunInterrupted as stop:
+                raise AssayError(f"{stop} Go on with: assay resume {stop.run.id}") from stop
+    _show(finished, arguments)
+    return DONE
+
+
+def resume_(arguments: Any) -> int:
+    """Go on with runs."""
+    read_env_file()
+    finished = []
+    for run in find_run(arguments.run, runs_folder()):
+        try:
+            finished.append(assay.resume(run, retry_errors=arguments.retry_errors, **engine_options(arguments)))
+        except KeyboardInterrupt as stop:
+            return _interrupted(stop, arguments)
+        except RunInterrupted as stop:
+            raise AssayError(f"{stop} Go on with: assay resume {stop.run.id}") from stop
+    _show(finished, arguments)
+    return DONE
+
+
+def rescore_(arguments: Any) -> int:
+    """Score outputs again."""
+    read_env_file()
+    options = pairs(arguments.option, "-o")
+    finished = [
+        assay.rescore(run, options=options, into=arguments.into, **engine_options(arguments))
+        for run in find_run(arguments.run, runs_folder())
+    ]
+    _show(finished, arguments)
+    return DONE
+
+
+def engine_options(arguments: Any) -> dict[str, Any]:
+    """Keywords of `assay.core.run.Engine` that were given."""
+    if arguments.cache:
+        os.environ["ASSAY_CACHE"] = str(Path(arguments.cache).resolve())
+    given = {k: getattr(arguments, k) for k in ("budget", "executor", "workers", "connections", "max_errors")}
+    found = {k: v for k, v in given.items() if v is not None}
+    if arguments.no_cache:
+        found["cache"] = False
+    if not (arguments.quiet or arguments.json):
+        found["progress"] = Bar()
+    return found
+
+
+def benchmarks_named(texts: list[str]) -> list[str]:
+    """Names from words with commas and globs."""
+    known = benchmark_entries()
+    found: dict[str, None] = {}
+    for pattern in (p for text in texts for p in text.split(",") if p):
+        fitting = [n for n in known if fnmatch.fnmatchcase(n, pattern)]
+        if not fitting:
+            raise unknown_name("benchmark", pattern, known)
+        found.update(dict.fromkeys(fitting))
+    return list(found)
+
+
+def systems_named(name: str, benchmarks: list[str]) -> list[str]:
+    """``method:*`` and other globs stand for all methods that fit; any other name stands for itself."""
+    prefix, _, rest = name.partition(":")
+    if prefix != "method" or not any(c in rest for c in "*["):
+        return [name]
+    methods: dict[str, None] = {}
+    for benchmark in benchmarks:
+        methods.update(dict.fromkeys(assay.load_benchmark(benchmark).methods()))
+    fitting = [f"method:{m}" for m in methods if fnmatch.fnmatchcase(m, rest)]
+    if not fitting:
+        raise unknown_name("method", rest, methods)
+    return fitting
+
+
+def split(text: str | None) -> tuple[str, ...]:
+    """Words between commas."""
+    return tuple(p.strip() for p in (text or "").split(",") if p.strip())
+
+
+def read_env_file() -> None:
+    """Variables from the nearest .env file, here or above; what is set already wins. Only the command line does this."""
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        file = folder / ".env"
+        if file.is_file():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                name, equals, value = line.strip().removeprefix("export ").partition("=")
+                if equals and name.strip().isidentifier() and not line.lstrip().startswith("#"):
+                    os.environ.setdefault(name.strip(), value.strip().strip("'\""))
+            return
+
+
+def _offer_resume(name: str, system: str, options: dict[str, str], selection: Selection, arguments: Any) -> None:
+    """The same line given twice: say that there is an unfinished run of it."""
+    folder = runs_folder()
+    if not folder.is_dir() or arguments.into:
+        return
+    for run in find_runs(folder):
+        info = run.info
+        if (info["benchmark"], info["system"], info["status"]) != (name, system, "interrupted"):
+            continue
+        same = {k: str(v) for k, v in info["options"].items()} == options and info["seed"] == (arguments.seed or 0)
+        if same and info["selection"].get("limit") == selection.limit:
+            say(
+                f"There is an unfinished run of this ({info['done']} of {info['trials']} trials); "
+                f"to go on with it instead: assay resume {run.id}"
+            )
+            return
+
+
+def _interrupted(stop: KeyboardInterrupt, arguments: Any) -> int:
+    if stop.args:
+        say(f"\nStopped; what was done is kept. Go on with: assay resume {Path(stop.args[0]).name}")
+    return INTERRUPTED
+
+
+def _show(runs: list[Run], arguments: Any) -> None:
+    """Ranked tables, comparison, tokens and seconds; where the run lies."""
+    from assay.commands.reading import scores_json
+
+    if arguments.json:
+        print_json([{"run": r.id, "path": str(r.path), "status": r.status, "scores": scores_json(r)} for r in runs])
+    else:
+        from assay.commands.reading import show_boards
+
+        show_boards(runs)
+        if arguments.profile:
+            from assay.commands.estimate import profile
+
+            profile(runs)
+        for run in runs:
+            out().print(f"run: {run.path}", soft_wrap=True)
+    if getattr(arguments, "report", None):
+        from assay.report.html import write_report
+
+        out().print(f"report: {write_report(runs, arguments.report)}", soft_wrap=True)
+
+
+def plan_of(name: str, system: str, options: dict[str, str], selection: Selection, arguments: Any):
+    """What `assay.run` would do, without doing it."""
+    return prepare(
+        name, system, loading="assay.systems.loading", options=options, selection=selection,
+        attempts=arguments.attempts, seed=arguments.seed or 0,
+    )  # fmt: skip
