@@ -70,12 +70,12 @@ def tooltip(data: ChartData) -> dict[str, Any]:
     return {"tooltip": data.tooltip} if data.tooltip else {}
 
 
-def whiskers(data: ChartData, value: str, *, thick: bool = False, colored: bool = False) -> list[dict[str, Any]]:
+def whiskers(data: ChartData, value: str, *, thick: bool = False, plain: bool = False) -> list[dict[str, Any]]:
     """A rule from low to high along the value axis."""
     if not (data.has("low") and data.has("high")):
         return []
     ends: dict[str, Any] = {value: {"field": "low", "type": "quantitative"}, f"{value}2": {"field": "high"}}
-    if colored:
+    if not plain:
         ends |= color(data, hide=True)
     return [{"mark": {"type": "rule", "strokeWidth": 2.5 if thick else 1.4, "opacity": 0.8}, "encoding": ends}]
 
@@ -105,7 +105,8 @@ def named_axes(
     if not continuous:
         names |= {"type": "nominal", "sort": None}
         names.pop("scale", None)
-        names["axis"] = {"labelLimit": 230} if flat else {"labelAngle": label_angle(data, cat)}
+        if not flat:
+            names["axis"] = {"labelAngle": label_angle(data, cat)}
         if data.columns[cat] in _PLAIN_NAMES:
             names["title"] = None
     encoding: dict[str, Any] = {cat: names, val: position(data, val, zero=zero)}
@@ -122,6 +123,23 @@ def named_axes(
     if flat and longest:
         body["padding"] = padding(longest, share=0.75)
     return body
+
+
+def beside(data: ChartData) -> list[dict[str, Any]]:
+    """Names beside points, turned inwards in the right half so that they stay within the plot."""
+    scale = math.log10 if data.log["x"] else float
+    places = (
+        [scale(row["x"]) for row in data.values] if data.kinds["x"] == "quantitative" else [0.0 for _ in data.values]
+    )
+    middle = (min(places) + max(places)) / 2 if places else 0.0
+    for row, place in zip(data.values, places):
+        row["side"] = "left" if place > middle else "right"
+    layers = []
+    for side, align, dx in (("right", "left", 8), ("left", "right", -8)):
+        mark = {"type": "text", "align": align, "dx": dx, "dy": -8, "style": "inktext"}
+        shown = [{"filter": f"datum.side === '{side}'"}]
+        layers.append({"transform": shown, "mark": mark, "encoding": {"text": {"field": "label"}}})
+    return layers
 
 
 def label_angle(data: ChartData, channel: str) -> int:

@@ -15,17 +15,12 @@ if TYPE_CHECKING:
     from assay.core.metrics import Score
 
 _ENDINGS = [
-    "stop",
-    "ok",
-    "tool_calls",
-    "length",
-    "refusal",
-    "content_filter",
-    "unscored",
-    "skipped",
-    "timeout",
-    "error",
-]
+    "stop", "ok", "tool_calls", "length", "refusal", "content_filter", "unscored", "skipped", "timeout", "error",
+]  # fmt: skip
+# Places in the palette, so that an ending has one colour on every page and an error never that of an answer.
+ENDING_COLORS = [
+    "stop", "error", "ok", "refusal", "length", "tool_calls", "timeout", "unscored", "content_filter", "skipped",
+]  # fmt: skip
 
 
 def costs(frames: Mapping[str, pl.DataFrame], scores: Mapping[str, Score], metric: str) -> Table:
@@ -71,7 +66,7 @@ def costs(frames: Mapping[str, pl.DataFrame], scores: Mapping[str, Score], metri
     notes = ["Tokens, US dollars and seconds of the system under test, a trial; judges and other roles are not in it."]
     if unpriced:
         notes.append(f"{unpriced} trials called a model with no known price; they are not in the dollars.")
-    quiet = [c for c in frame.columns if c not in ("system", "value") and not frame[c].fill_null(0).any()]
+    quiet = [c for c in frame.columns if c not in ("system", "value") and not frame[c].sum()]
     number = number_format(frame["value"].to_list())
     priced = frame["usd_a_trial"].drop_nulls()
     spread = bool(priced.len() and (priced > 0).all() and priced.max() > 5 * priced.min())  # type: ignore[operator]
@@ -103,29 +98,33 @@ def endings(frames: Mapping[str, pl.DataFrame]) -> Table:
     """How trials ended, a share a system: the stop reason of trials that gave an answer, else the status."""
     import polars as pl
 
-    parts = []
+    counts: dict[str, dict[str, int]] = {}
     for label, frame in frames.items():
         how = pl.col("status")
         if "stop_reason" in frame.columns:
-            ended = pl.col("status").is_in(["ok", "unscored"])
-            how = pl.when(ended).then(pl.coalesce(pl.col("stop_reason").cast(pl.String), "status")).otherwise("status")
-        counts = frame.select(how.alias("ending")).to_series().value_counts()
-        parts.append(counts.with_columns(system=pl.lit(label), share=pl.col("count") / max(1, frame.height)))
-    frame = pl.concat(parts).sort("count", descending=True)
-    order = [e for e in _ENDINGS if e in set(frame["ending"])]
-    order += [e for e in dict.fromkeys(frame["ending"].to_list()) if e not in order]
-    frame = frame.select(
-        "system", "ending", pl.col("count").cast(pl.Int64).alias("trials"), "share"
-    ).sort(
-        pl.col("system").replace_strict({label: i for i, label in enumerate(frames)}),
-        pl.col("ending").replace_strict({e: i for i, e in enumerate(order)}),
-    )  # fmt: skip
-    cut = {r["system"]: r["share"] for r in frame.filter(pl.col("ending") == "length").iter_rows(named=True)}
-    notes = [
-        f"{label}: {share:.1%} of the answers were cut by the length limit."
-        for label, share in cut.items()
-        if share > 0
+            answered = pl.col("status").is_in(["ok", "unscored"])
+            how = (
+                pl.when(answered).then(pl.coalesce(pl.col("stop_reason").cast(pl.String), "status")).otherwise("status")
+            )
+        counts[label] = dict(frame.select(how.alias("ending")).to_series().value_counts().iter_rows())
+    present = sorted({ending for found in counts.values() for ending in found})
+    order = [e for e in _ENDINGS if e in present] + [e for e in present if e not in _ENDINGS]
+    rows = [
+        {
+            "system": label,
+            "ending": ending,
+            "trials": found.get(ending, 0),
+            "share": found.get(ending, 0) / sum(found.values()),
+        }
+        for label, found in counts.items()
+        for ending in order
+        if found
     ]
+    frame = pl.DataFrame(
+        rows, schema={"system": pl.String, "ending": pl.String, "trials": pl.Int64, "share": pl.Float64}
+    )
+    cut = [f"{row['system']} {row['share']:.1%}" for row in rows if row["ending"] == "length" and row["trials"]]
+    notes = [f"Cut by the length limit: {', '.join(cut)}."] if cut else []
     return Table(
         name="endings",
         title="How trials ended",

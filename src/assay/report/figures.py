@@ -115,7 +115,7 @@ def theme(dark: bool = False, background: str | None = None) -> dict[str, Any]:
         },
         "axis": {
             "labelColor": ink, "titleColor": soft, "labelFontSize": 11.5, "titleFontSize": 11.5, "titleFontWeight": 500,
-            "gridColor": grid, "domainColor": soft, "tickColor": soft, "labelLimit": 220, "titlePadding": 8,
+            "gridColor": grid, "domainColor": soft, "tickColor": soft, "labelLimit": 300, "titlePadding": 8,
             "labelPadding": 5, "tickCount": 6, "labelOverlap": True,
         },
         "axisBand": {"grid": False, "ticks": False, "domain": False},

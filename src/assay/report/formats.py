@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Mapping
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from assay.core.errors import DataError
@@ -80,6 +81,9 @@ def _number(value: float, spec: str | None) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     text = format(value, spec or ".4g")
+    if "e-0" in text:
+        # 0.00002 is read at a glance, 2e-05 is not.
+        text = format(Decimal(text), "f")
     # A typographic minus is as wide as a digit, and "-0.000" says nothing.
     if text.startswith("-"):
         return text[1:] if not re.search("[1-9]", text) else "−" + text[1:]

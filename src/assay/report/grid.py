@@ -26,16 +26,21 @@ _TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the page; ``system`` is set where it belongs to one system, which a reader can hide."""
+    """A column of the page.
+
+    ``system`` is set where it belongs to one system, which a reader can hide; ``fields`` names the columns that a CSV
+    file has for it where it holds several numbers.
+    """
 
     title: str
     numeric: bool
     system: str | None = None
+    fields: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Text, the value to sort by and to write to CSV, and small print."""
+    """Text, the value to sort by and to write to CSV (several numbers stand with blanks between), and small print."""
 
     text: str
     raw: str
@@ -68,7 +73,9 @@ def grid(table: Table, hide: Iterable[str] = ()) -> Grid:
     if folded:
         names = [name for name in names if name != "high"]
     columns = [
-        Column("interval" if folded and name == "low" else title(name), bool(frame.schema[name].is_numeric()))
+        Column("interval", True, fields=("low", "high"))
+        if folded and name == "low"
+        else Column(title(name), bool(frame.schema[name].is_numeric()))
         for name in names
     ]
     rows = []
@@ -99,13 +106,31 @@ def pivot(table: Table, group: str, systems: Sequence[str]) -> Grid:
             if record is None:
                 cells.append(Cell(MISSING, ""))
                 continue
-            interval = _interval(table, record)
-            errors = f"; {record['errors']} errors" if record["errors"] else ""
-            value_cell = _cell(table, "value", record["value"])
-            cells.append(Cell(value_cell.text, value_cell.raw, interval.text + errors if interval.raw else errors[2:]))
+            value, interval = _cell(table, "value", record["value"]), _interval(table, record)
+            small = [interval.text] if interval.raw else []
+            small += [f"{record['errors']} errors"] if record["errors"] else []
+            cells.append(Cell(value.text, f"{value.raw} {interval.raw}".strip(), "; ".join(small)))
         rows.append(Row(cells))
-    columns = [Column(title(group), False), Column("n", True), *[Column(system, True, system) for system in present]]
+    columns = [Column(title(group), False), Column("n", True), *[_system_column(s) for s in present]]
     return Grid(table.name, table.title, columns, rows[:MAX_ROWS], table.notes, max(0, len(rows) - MAX_ROWS))
+
+
+def endings_grid(table: Table, systems: Sequence[str]) -> Grid:
+    """How trials ended as one row an ending, one column a system: share and number of trials."""
+    found: dict[str, dict[str, Cell]] = {}
+    for record in table.frame.iter_rows(named=True):
+        share = _cell(table, "share", record["share"])
+        cell = Cell(share.text, f"{share.raw} {record['trials']}", f"{record['trials']:,} trials")
+        found.setdefault(record["ending"], {})[record["system"]] = cell
+    rows = [
+        Row([Cell(name, name), *[cells.get(s, Cell(MISSING, "")) for s in systems]]) for name, cells in found.items()
+    ]
+    columns = [Column("ending", False), *[Column(s, True, s, (f"{s} share", f"{s} trials")) for s in systems]]
+    return Grid(table.name, table.title, columns, rows, table.notes)
+
+
+def _system_column(system: str) -> Column:
+    return Column(system, True, system, (system, f"{system} low", f"{system} high"))
 
 
 def title(name: str) -> str:

@@ -10,7 +10,6 @@ import base64
 import datetime as dt
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UsageError
 from assay.core.table import Table
-from assay.report import trials
+from assay.report import conduct, trials
 from assay.report.exchange import ImageBudget
 from assay.report.figures import pareto, theme, vega_lite
 from assay.report.formats import dollars, duration
-from assay.report.grid import Grid, grid, pivot
+from assay.report.grid import Grid, endings_grid, grid, pivot
 from assay.report.provenance import data_warning, provenance
 from assay.report.summary import Board, boards
 
@@ -175,7 +174,7 @@ def _view(board: Board, anchor: str, figures: _Figures, images: ImageBudget) -> 
         groups=groups,
         groups_left_out=board.groups_left_out,
         costs=Panel(grid(costs, hide=("low", "high", "unpriced")), plot),
-        endings=Panel(grid(endings), figures.of(endings)),
+        endings=Panel(endings_grid(endings, domain), figures.of(endings, conduct.ENDING_COLORS)),
         errors=Panel(grid(errors)) if errors else None,
         choice=trials.choose(board, images),
     )
@@ -197,8 +196,8 @@ def _facts(board: Board) -> list[tuple[str, str]]:
     ]
     if missing:
         facts.append(("not run", f"{missing:,}"))
-    seconds = [info.get("seconds") for info in infos]
-    if all(isinstance(s, int | float) and math.isfinite(s) for s in seconds):
+    seconds = [float(info["seconds"]) for info in infos if info.get("seconds") is not None]
+    if len(seconds) == len(infos):
         facts.append(("time", duration(sum(seconds))))
     paid = sum(info.get("paid") or 0.0 for info in infos)
     return [*facts, ("spent", dollars(paid))] if paid else facts

@@ -7,6 +7,7 @@ from typing import Any
 
 from assay.report.axes import (
     ROW_STEP,
+    beside,
     color,
     end_text,
     label_angle,
@@ -33,7 +34,7 @@ def bar(data: ChartData) -> dict[str, Any]:
             "encoding": color(data, hide=data.same("color", cat)) | tooltip(data),
         }
     ]
-    layers += whiskers(data, val)
+    layers += whiskers(data, val, plain=True)
     layers += end_text(data, val, flat, limit=48)
     return named_axes(data, layers, cat, val, flat, zero=True)
 
@@ -58,12 +59,13 @@ def stacked_bar(data: ChartData) -> dict[str, Any]:
     """Bars of parts; a part is labelled where it is wide enough to read."""
     cat, val, flat = orientation(data)
     totals: dict[Any, float] = {}
+    parts = {str(part): i for i, part in enumerate(data.distinct("color"))}
     for row in data.values:
         totals[row[cat]] = totals.get(row[cat], 0.0) + (row[val] or 0.0)
     for row in data.values:
         share = (row[val] or 0.0) / totals[row[cat]] if totals[row[cat]] else 0.0
         row["part"] = data.show(val, row[val]) if share >= 0.08 else ""
-        row["order"] = data.domain.index(str(row["color"]))
+        row["order"] = parts.get(str(row["color"]), len(parts))
     stack = {"stack": "zero"}
     order = {"order": {"field": "order", "type": "quantitative"}}
     layers = [
@@ -132,13 +134,7 @@ def scatter(data: ChartData) -> dict[str, Any]:
         }
     )
     if data.has("label") and len(data.values) <= 40:
-        layers.append(
-            {
-                "mark": {"type": "text", "align": "left", "dx": 8, "dy": -7, "style": "inktext"},
-                "encoding": {"text": {"field": "label"}},
-            }
-        )
-        body["padding"] = padding(max(len(str(row["label"])) for row in data.values), share=0.6)
+        layers += beside(data)
     if data.same("color", "label") and len(data.values) <= 40:
         for layer in layers:
             for channel in ("color", "shape"):

@@ -84,10 +84,12 @@
     if (spec.facet) spec.columns = Math.max(1, Math.floor(width / ((spec.spec.width || 230) + 70)));
     figure.querySelector(".left-out").textContent = (spec.usermeta && spec.usermeta.left_out) || "";
     delete spec.$schema;
+    const config = copyOf(page.themes[isDark() ? "dark" : "light"]);
+    config.axis.labelLimit = Math.min(config.axis.labelLimit, Math.round(width * 0.42));
     const old = views.get(figure);
     const result = await vegaEmbed(plot, spec, {
       actions: false, ast: true, renderer: "svg", defaultStyle: false,
-      config: page.themes[isDark() ? "dark" : "light"], tooltip: tooltip(),
+      config, tooltip: tooltip(),
     });
     if (old) old.finalize();
     views.set(figure, result);
@@ -152,8 +154,12 @@
     if (filter) filter.addEventListener("input", () => { showRows(); say(`${[...body.rows].filter((r) => !r.hidden).length} rows`); });
     table.querySelector(".csv").addEventListener("click", () => {
       const shown = [...body.rows].filter((row) => !row.hidden);
-      const fields = (row, read) => [...row.cells].filter((cell) => !cell.hidden).map((cell) => csvField(read(cell))).join(",");
-      const lines = [fields(table.querySelector("thead tr"), (cell) => cell.textContent.trim()), ...shown.map((row) => fields(row, rawOf))];
+      const names = heads.map((head) => (head.dataset.fields ? JSON.parse(head.dataset.fields) : [head.textContent.trim()]));
+      const used = heads.map((_, index) => index).filter((index) => !heads[index].hidden);
+      const split = (cell, count) => (count === 1 ? [rawOf(cell)] : Array.from({ length: count }, (_, i) => rawOf(cell).split(" ")[i] || ""));
+      const line = (fields) => fields.map(csvField).join(",");
+      const lines = [line(used.flatMap((index) => names[index]))];
+      for (const row of shown) lines.push(line(used.flatMap((index) => split(row.cells[index], names[index].length))));
       save(`${table.dataset.name.replace(/[^A-Za-z0-9._-]+/g, "-")}.csv`, new Blob([lines.join("\r\n") + "\r\n"], { type: "text/csv" }));
     });
   });

@@ -171,7 +171,7 @@ class Board:
         )
         frame = frame.with_columns(pl.col(c).fill_nan(None) for c in ("value", "low", "high"))
         # A column that says nothing in any row is noise beside the four that must be read.
-        quiet = [c for c in ("left_out",) if not frame[c].any()] + (
+        quiet = [c for c in ("left_out",) if not frame[c].sum()] + (
             ["unread"] if frame["unread"].is_null().all() else []
         )
         if (frame["clusters"] == frame["n"]).all():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.report.exchange import Exchange, ImageBudget, read_exchange
-from assay.report.formats import duration, format_value, visible
+from assay.report.formats import duration, format_value, one_line, visible
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +32,13 @@ class ShownTrial:
     error: str
     facts: Sequence[tuple[str, str]]
     exchange: Exchange
+
+    @property
+    def preview(self) -> str:
+        """The error or the answer on one line."""
+        last = self.exchange.turns[-1].parts if self.exchange.turns else self.exchange.output
+        texts = [part.text for part in last if part.kind == "text"] or [p.text for p in self.exchange.output]
+        return one_line(self.error or (texts[0] if texts else ""), 140)
 
 
 @dataclass(frozen=True, slots=True)
