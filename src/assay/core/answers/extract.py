@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
@@ -35,13 +36,13 @@ def last_tag(text: str | None, tag: str = "answer") -> Reading:
         return Reading(None, "empty")
     opening, closing = _tag_patterns(tag)
     begin = answer_start(text)
-    starts = [match.span() for match in opening.finditer(text, begin)]
+    starts = [match.end() for match in opening.finditer(text, begin)]
     how = "tag not closed" if starts else "no tag"
     for close in reversed(list(closing.finditer(text, begin))):
-        opened = [span for span in starts if span[1] <= close.start()]
+        opened = bisect_right(starts, close.start())
         if not opened:
             continue
-        value, span = _trimmed(text, opened[-1][1], close.start())
+        value, span = _trimmed(text, starts[opened - 1], close.start())
         if value and not closing.search(value):
             return Reading(value, "tag", span)
         how = "empty tag"
@@ -51,35 +52,34 @@ def last_tag(text: str | None, tag: str = "answer") -> Reading:
 _BOX = re.compile(r"\\(?:boxed|fbox|framebox)\s*(?:(?P<brace>\{)|(?P<bare>-?\d+(?:\.\d+)?|[A-Za-z](?![A-Za-z])))")
 
 
-def closing_brace(text: str, start: int) -> int:
-    """Index of the brace that closes the one before ``start``, -1 if there is none; an escaped one is no brace."""
-    depth = 1
-    place = start
-    while place < len(text):
-        character = text[place]
-        if character == "\\":
-            place += 2
-            continue
-        if character == "{":
-            depth += 1
-        elif character == "}":
-            depth -= 1
-            if depth == 0:
-                return place
-        place += 1
-    return -1
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+
+def brace_pairs(text: str, begin: int = 0) -> dict[int, int]:
+    """Index of the closing brace for that of each opening one; escaped and lone braces are left out."""
+    pairs: dict[int, int] = {}
+    opened: list[int] = []
+    for match in _BRACE.finditer(text, begin):
+        if match[0] == "{":
+            opened.append(match.start())
+        elif match[0] == "}" and opened:
+            pairs[opened.pop()] = match.start()
+    return pairs
 
 
 def boxes(text: str, begin: int = 0) -> list[Piece]:
     """Contents of all closed ``\\boxed{...}``, outermost ones, in order, empty ones left out."""
     found = []
+    pairs: dict[int, int] | None = None
     for match in _BOX.finditer(text, begin):
         if match.start() < begin:
             continue
         if match["bare"]:
             found.append((match["bare"], match.span("bare")))
             continue
-        end = closing_brace(text, match.end())
+        if pairs is None:
+            pairs = brace_pairs(text, match.start())
+        end = pairs.get(match.start("brace"), -1)
         if end < 0:
             continue
         value, span = _trimmed(text, match.end(), end)

@@ -20,13 +20,14 @@ _TEX = r"\\(?:boxed|fbox|mbox|text(?:bf|it|rm|sf|tt)?|math(?:rm|bf|sf|it|bb)|bf|
 _BEFORE = rf"(?:[*_`~$(\[{{\"'“”‘«「『【（《<]|{_TEX}|\\[(\[{{])"
 _AFTER = r"(?:[*_`~$)\]}\"'”’»」』】）》>]|\\[)\]}]|\\right(?![a-z]))"
 _OPEN = rf"(?:[\s|#:]|{_BEFORE})*+"
+_LINE_OPEN = rf"(?:[ \t|#:]|{_BEFORE})*+"  # stays on its line: many blank lines must not cost quadratic time
 _CLOSE = rf"(?:[ \t|.,:;!。，：；！]|{_AFTER})*+"
 # Words and marks that may stand between "the answer is" and the letter; a refusal among them is seen afterwards.
 _FILLERS = (
     r"(?:(?:therefore|thus|hence|so|then|clearly|definitely|certainly|obviously|most|likely|probably|indeed|simply|just"
     r"|only|the|us|me|with|option|choice|letter|answer|number|one|correct|best|right|final|given|by|here|as|follows"
     r"|in|fact|actually|not|never|opción|opção|lettre|Buchstabe|la|le|die|вариант)\b"
-    rf"|n['’]t\b|选项|選項|选|選|是|为|為|[\s,:：]|{_BEFORE})*+"
+    rf"|n['’]t\b|选项|選項|选|選|是|为|為|[\s,:：]++|{_BEFORE}){{0,24}}+"
 )
 _NOUNS = (
     r"(?:\b(?:answers?|ans|solution|choice|option|selection|response|conclusion|verdict|guess|pick|final|letter|Antwort"
@@ -48,7 +49,11 @@ _VERDICT = (
     r"(?:\s+(?:to\s+be|the|my|our|most|only|clearly|definitely|therefore|thus|indeed|probably|likely|best|single|final|one"
     r"|obviously))*+\s++(?:correct|right|true|best|answer|choice|option)|remains|fits\s+best)\b"
 )
-_CHAIN = r"(?:\s*+(?:,\s*(?:and|or|nor)|,|&|/|and|or|nor)\s*(?:option\s+)?[*_`$(\[\"']*[A-Z][*_`$)\]\"']*(?![^\W_]))*+"
+# "A, C and D are": the verdict on the last of a row is on all of it when the verb is plural.
+_CHAIN = (
+    r"(?:(?:\s*+(?:,\s*(?:and|or|nor)|,|&|/|and|or|nor)\s*(?:option\s+)?[*_`$(\[\"']*[A-Z][*_`$)\]\"']*(?![^\W_]))++"
+    r"(?=\s*(?:are|were|can|could|do|seem|look|both|all)))?+"
+)
 
 # Judged on the text just before a candidate, and just after it.
 _REFUSED_BEFORE = re.compile(
@@ -72,7 +77,8 @@ _ARTICLE = re.compile(
     r"\s+(?!(?:is|was|because|since|as|and|or|with|for|due|seems|which|but|given|it|fits|matches|works|would|will|must"
     r"|cannot|remains)\b)[^\W\d_A-Z]"
 )
-_PRONOUN = re.compile(r"['’]|\s+[^\W\d_A-Z]")
+_PRONOUN = re.compile(r"['’]|\s+(?!(?:is|because|since|and|or|seems|fits|matches|works|remains)\b)[^\W\d_A-Z]")
+_ROW_WORDS = ("and", "or", "und", "oder", "et", "ou", "option", "maybe", "perhaps", "possibly", "even")
 _NAMED_SO = re.compile(
     r"\b(?:vitamin|plan|grade|hepatitis|type|class|group|section|figure|table|appendix|part|team|drive|point|exhibit)\s+$",
     re.IGNORECASE,
@@ -86,6 +92,7 @@ _ALL_OF = re.compile(r"\ball\s+(?:of\s+)?(?:the\s+above|these|them|the\s+options
 class _Patterns(NamedTuple):
     canonical: dict[str, str]
     bare: re.Pattern[str]
+    short: re.Pattern[str]
     said: re.Pattern[str]
     leading: re.Pattern[str]
     wrapped: re.Pattern[str]
@@ -113,20 +120,26 @@ def _patterns(letters: str) -> _Patterns:
         return f"{start}(?P<{name}>{kind}){end}"
 
     marked = (
-        rf"(?:{_NOUNS}{_OF}[\s*_`]*+{_LINK}|^[\s*_`#]*+(?:final\s+)?answer\b){_FILLERS}",
+        rf"(?:{_NOUNS}{_OF}[\s*_`]*+{_LINK}|^[ \t*_`#]*+(?:final\s+)?answer\b){_FILLERS}",
         rf"\b{_VERBS}\b[,:]?{_FILLERS}",
         rf"\\(?:boxed|fbox)\s*\{{{_OPEN}{named}{_OPEN}",
         rf"<(?:answer|final_answer|choice|option|letter)>{_OPEN}{named}{_OPEN}",
     )
     said = "|".join(
         [prefix + one(name) for prefix, name in zip(marked, ("marker", "verb", "boxed", "tag"))]
-        + [rf"{one('verdict')}{_AFTER}*+{_VERDICT}", rf"^{_OPEN}{named}{_OPEN}{one('line')}{_CLOSE}$"]
+        + [rf"{one('verdict')}{_AFTER}*+{_VERDICT}", rf"^{_LINE_OPEN}{named}{_LINE_OPEN}{one('line')}{_CLOSE}$"]
     )
     separator = r"(?:/|,\s*(?:or|and)\b|,|&|\+|\||;|、|\b(?:or|and|und|oder|et|ou|y|o|и)\b|和|或)"
     row = rf"{_BEFORE}*+{some}(?:{_AFTER}*+[ \t]*{separator}?[ \t]*(?:option\s+)?{_BEFORE}*{some})*+(?![^\W_])"
     return _Patterns(
         canonical,
         bare=re.compile(rf"(?:{_OPEN}{named}|\s*a\s*[:：]\s*){_OPEN}(?P<letter>{some}){_CLOSE}\s*", re.IGNORECASE),
+        # The commonest reply of all, tried once at its start: a third of the time of looking everywhere.
+        short=re.compile(
+            rf"\W*(?:(?:so|thus|therefore|hence|the|my|correct|final|best|right)\b\W*)*+{_NOUNS}{_OF}[\s*_`]*+{_LINK}{_FILLERS}"
+            rf"{one('letter')}{_CLOSE}\s*",
+            re.IGNORECASE,
+        ),
         said=re.compile(said, re.IGNORECASE | re.MULTILINE),
         leading=re.compile(
             rf"{_OPEN}(?:[Oo]ption\s+)?{_OPEN}{one('letter')}(?P<close>{_AFTER}*+[ \t]*[.)\]:,;|–—\n-]|{_AFTER}++)?"
@@ -136,8 +149,11 @@ def _patterns(letters: str) -> _Patterns:
             re.IGNORECASE,
         ),
         capital=re.compile(one("letter", upper)),
-        listed=re.compile(rf"^{_OPEN}(?P<letter>{some}){_AFTER}*+[ \t]*[.):](?=\s*\S)", re.MULTILINE),
-        another=re.compile(rf"{_AFTER}*+[ \t]*+{separator}?[ \t]*+(?:option\s+)?{_BEFORE}*+{one('letter')}"),
+        listed=re.compile(rf"^{_LINE_OPEN}(?P<letter>{some}){_AFTER}*+[ \t]*[.):](?=\s*\S)", re.MULTILINE),
+        another=re.compile(
+            rf"{_AFTER}*+[ \t]*+{separator}?[ \t]*+(?:(?:option|maybe|perhaps|possibly|even)\s+)?"
+            rf"{_BEFORE}*+{one('letter')}"
+        ),
         several=re.compile(
             "|".join(f"{prefix}(?P<row{n}>{row})" for n, prefix in enumerate((marked[0], *marked[2:]))), re.I | re.M
         ),
@@ -160,18 +176,17 @@ def _is_word(text: str, start: int, end: int) -> bool:
     return character in "iI" and _PRONOUN.match(text, end) is not None
 
 
-def _followed_by_another(patterns: _Patterns, text: str, start: int, end: int) -> bool:
-    """Whether the letter at ``start`` is only the first of several, as in A/B or "A and C"."""
-    first = patterns.canonical[text[start]]
+def _row(patterns: _Patterns, text: str, start: int, end: int) -> tuple[set[str], int]:
+    """The letters that stand in one row from ``start`` on, as in A/B or "A and C", and where the row ends."""
+    letters = {patterns.canonical[text[start]]}
+    small = text[start].islower()
     while match := patterns.another.match(text, end):
-        at, end = match.span("letter")
-        if text[at].islower() and text[start].isupper():
-            return False
-        if _is_word(text, at, end) or _REFUSED_AFTER.match(text, end):
-            return False
-        if patterns.canonical[text[at]] != first:
-            return True
-    return False
+        at, stop = match.span("letter")
+        if (text[at].islower() and not small) or _is_word(text, at, stop) or _REFUSED_AFTER.match(text, stop):
+            break
+        letters.add(patterns.canonical[text[at]])
+        end = stop
+    return letters, end
 
 
 def _echoed(patterns: _Patterns, text: str) -> set[int]:
@@ -247,6 +262,8 @@ def choice_letter(text: str | None, letters: str = "ABCD", choices: Sequence[str
     text = plain_letters(text, letters)
     if len(text) < 64 and (match := patterns.bare.fullmatch(text)):
         return Reading(patterns.canonical[match["letter"]], "bare", match.span("letter"))
+    if len(text) < 96 and (match := patterns.short.fullmatch(text)) and not _refused(text, *match.span("letter")):
+        return Reading(patterns.canonical[match["letter"]], "marker", match.span("letter"))
     offset = answer_start(text)
     if offset:
         text = text[offset:]
@@ -263,21 +280,31 @@ def _shifted(reading: Reading, offset: int) -> Reading:
     return reading._replace(span=(reading.span[0] + offset, reading.span[1] + offset))
 
 
+def _among_lines(patterns: _Patterns, text: str, said: Sequence[tuple[str, int, int]]) -> bool:
+    """Whether the last lone line is one of several: letters below each other, or with a text under each."""
+    _, start, end = said[-1]
+    others = [
+        item
+        for item in said[:-1]
+        if item[0] == "line" and patterns.canonical[text[item[1]]] != patterns.canonical[text[start]]
+    ]
+    if not others:
+        return False
+    return re.search(r"[^\W_]", text[others[-1][2] : start]) is None or re.search(r"[^\W_]", text[end:]) is not None
+
+
 def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence[str] | None) -> Reading:
     echoed = _echoed(patterns, text)
-    lines: set[str] = set()
     said: list[tuple[str, int, int]] = []
     for match in patterns.said.finditer(text):
         how = match.lastgroup or ""
         start, end = match.span(how)
         if start in echoed or _is_word(text, start, end) or _refused(text, start, end):
             continue
-        if how == "line":
-            lines.add(patterns.canonical[text[start]])
         said.append((how, start, end))
     if said:
         how, start, end = said[-1]
-        if (how == "line" and len(lines) > 1) or _followed_by_another(patterns, text, start, end):
+        if (how == "line" and _among_lines(patterns, text, said)) or len(_row(patterns, text, start, end)[0]) > 1:
             return Reading(None, "several letters")
         return Reading(patterns.canonical[text[start]], how, (start, end))
 
@@ -290,7 +317,7 @@ def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence
             and (marked or (text[start].isupper() and not _is_word(text, start, end)))
             and not _refused(text, start, end)
         ):
-            if _followed_by_another(patterns, text, start, end):
+            if len(_row(patterns, text, start, end)[0]) > 1:
                 return Reading(None, "several letters")
             return Reading(patterns.canonical[text[start]], "leading", (start, end))
 
@@ -337,11 +364,14 @@ def choice_letters(text: str | None, letters: str = "ABCD", choices: Sequence[st
         return _shifted(Reading(tuple(letter for letter in letters if letter in found), how, span), offset)
 
     def row_letters(start: int, end: int) -> set[str] | None:
-        row = text[start:end]
-        compact = re.sub(r"[^\w]|_", "", row)
-        if len(row.strip()) == len(compact) > 1 and row.strip() != row.strip().upper():
-            return None  # a word such as "bad", not the letters b, a, d
-        return {patterns.canonical[c] for c in compact if c in patterns.canonical}
+        found = set()
+        for word in re.findall(r"[^\W_]+", text[start:end]):
+            if len(word) > 1 and word != word.upper():
+                if word.lower() in _ROW_WORDS:
+                    continue
+                return None  # a word such as "bad", not the letters b, a, d
+            found |= {patterns.canonical[character] for character in word if character in patterns.canonical}
+        return found
 
     rows = []
     for match in patterns.several.finditer(text):
@@ -368,8 +398,8 @@ def choice_letters(text: str | None, letters: str = "ABCD", choices: Sequence[st
         spans = [match.span(match.lastgroup or 0) for match in pattern.finditer(text)]
         spans = [span for span in spans if not _is_word(text, *span) and not _refused(text, *span)]
         if spans:
-            found = {patterns.canonical[text[start]] for start, _ in spans}
-            return chosen(found, how, (spans[0][0], spans[-1][1]))
+            joined = [_row(patterns, text, *span) for span in spans]
+            return chosen(set().union(*(found for found, _ in joined)), how, (spans[0][0], joined[-1][1]))
     if choices is not None and (pair := _choice_pattern(tuple(choices), letters)):
         pattern, keys = pair
         hits = [m for m in pattern.finditer(text) if not _refused(text, *m.span())]

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from assay.core.answers.extract import ANSWER_MARKERS, after_marker, boxes, closing_brace
+from assay.core.answers.extract import ANSWER_MARKERS, after_marker, boxes, brace_pairs
 from assay.core.answers.reading import answer_start
 
 
@@ -82,6 +82,8 @@ _REWRITES = [
         (r"\\(?:varnothing|O)(?![a-zA-Z])", r"\\emptyset"),
         (r"\\(?:degree|degrees)(?![a-zA-Z])|\^\\circ|\^\{\s*\\circ\s*\}|\^o\b", r"^{\\circ}"),
         (r"\{,\}", ","),
+        (r"\\langle(?![a-zA-Z])", "("),
+        (r"\\rangle(?![a-zA-Z])", ")"),
         (r"\*\*", "^"),
         (r"\\(?:math(?:rm|it|bf|sf)|boldsymbol|operatorname|[mh]box|text(?:rm|bf|it)|rm|bf)(?=\s*\{)", r"\\text"),
         (r"(?<![\\a-zA-Z])(?:infinity|inf|oo)(?![a-zA-Z])", r"\\infty "),
@@ -141,7 +143,7 @@ def _strip_wrapping(text: str) -> str:
         for opening, closing in (("$$", "$$"), ("$", "$"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("{", "}")):
             if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening) + len(closing):
                 inner = text[len(opening) : -len(closing)]
-                if opening == "{" and closing_brace(text, 1) != len(text) - 1:
+                if opening == "{" and brace_pairs(text).get(0) != len(text) - 1:
                     continue
                 if opening[0] == "$" and "$" in inner.replace(r"\$", ""):
                     continue
@@ -150,6 +152,9 @@ def _strip_wrapping(text: str) -> str:
             text = text[:-1]
         if text == before:
             return text
+
+
+_CONNECTORS = ("and", "or", "so", "then", "thus", "therefore", "hence")
 
 
 def final_part(text: str) -> str:
@@ -174,8 +179,8 @@ def final_part(text: str) -> str:
     if formulas:
         outside = re.sub(r"(?<!\\)\$\$?[^$]+\$\$?|\\\(.+?\\\)|\\\[.+?\\\]", " ", text, flags=re.DOTALL)
         words = re.findall(r"[A-Za-z]{2,}", outside)
-        if all(word.lower() in ("and", "or") for word in words):
-            return re.sub(r"(?<!\\)\$|\\[()\[\]]", " ", text)
+        if words and all(word.lower() in _CONNECTORS for word in words):
+            return ", ".join(next(group for group in formula.groups() if group) for formula in formulas)
         if len(words) > 2 or marked.read:
             return next(group for group in formulas[-1].groups() if group)
     return text
@@ -375,8 +380,6 @@ def _bracketed(text: str) -> Form | None:
         return Form("union", text, tuple(parse(part.strip()) for part in unions))
     if text.startswith(r"\{") and text.endswith(r"\}"):
         opening, inner, closing = "{", text[2:-2], "}"
-    elif text.startswith(r"\langle") and text.endswith(r"\rangle"):
-        opening, inner, closing = "(", text[7:-7], ")"
     elif text[0] in "([{]" and text[-1] in ")]}[" and len(text) > 2:
         opening, inner, closing = text[0], text[1:-1], text[-1]
         if opening == "]" and closing != "[" and closing != "]":

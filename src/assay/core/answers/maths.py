@@ -93,6 +93,9 @@ class _Comparison:
         if a.kind == b.kind == "number":
             return self.numbers(a, b)
         kinds = {a.kind, b.kind}
+        if kinds == {"list", "number"} and any("," in form.text for form in (a, b) if form.kind == "number"):
+            number, many = (a, b) if a.kind == "number" else (b, a)
+            return self.unordered(_split_up(number), many.items)
         if kinds <= {"list", "set", "union"} and "union" not in kinds:
             return self.unordered(_distinct(a.items), _distinct(b.items))
         if kinds == {"tuple", "list"} or kinds == {"tuple"}:
@@ -136,7 +139,9 @@ class _Comparison:
         if a.percent != b.percent:
             shares = (x / 100, y) if a.percent else (x, y / 100)
             return self.close(x, y, a, b) or self.close(*shares, a, b)
-        return self.close(x, y, a, b)
+        return self.close(x, y, a, b) or (
+            "," in a.text and "," in b.text and self.unordered(_split_up(a), _split_up(b))
+        )
 
     def close(self, x: Fraction, y: Fraction, a: Form, b: Form) -> bool:
         if x == y:
@@ -233,6 +238,11 @@ def _unwrapped(form: Form) -> Form:
     while form.kind in ("list", "set") and len(form.items) == 1:
         form = form.items[0]
     return form
+
+
+def _split_up(number: Form) -> list[Form]:
+    """The other reading of "100,200": two numbers."""
+    return [Form("number", part, value=Fraction(part)) for part in re.findall(r"\d+", number.text)]
 
 
 def _equation(form: Form) -> Form:

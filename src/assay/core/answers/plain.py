@@ -130,7 +130,8 @@ _LINE_YES_NO = re.compile(
     rf"^(?:{_SIDE})*+(?P<word>yes|no|true|false)[*_`~$)\]}}\"'”’.! ]*$", re.IGNORECASE | re.MULTILINE
 )
 _LEADING_YES_NO = re.compile(
-    rf"(?:{_SIDE})*+(?P<word>yes|no|yeah|yep|nope|ja|nein|oui|non|да|нет)[*_`\"')\]]*\s*(?:[,.:;!\n–—-]|$)", re.I
+    rf"(?:{_SIDE})*+(?P<word>yes|no|yeah|yep|nope|ja|nein|oui|non|да|нет)[*_`\"')\]]*(?:\s*(?:[,.:;!\n–—-]|$)|\s+(?:because|since|as)\b)",
+    re.I,
 )
 _LOOSE_YES_NO = re.compile(r"(?<![\w-])(?P<word>yes|no)(?=\s*(?:[,.;:!*\"'”)]|$))", re.IGNORECASE)
 _BOTH = re.compile(r"\byes\s*(?:/|and|or|,)\s*no\b|\bno\s*(?:/|and|or)\s*yes\b", re.IGNORECASE)
