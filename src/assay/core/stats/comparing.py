@@ -11,7 +11,7 @@ import polars as pl
 
 from assay.core.benchmark import Metric, Resample
 from assay.core.metrics import Comparison
-from assay.core.stats.evaluating import check_rule, measured, resampler_of
+from assay.core.stats.evaluating import check_rule, measured, resampler_of, row_statistic
 from assay.core.stats.folding import KEY, Folded, count, fold
 from assay.core.stats.intervals import (
     MIN_STUDENTISED,
@@ -162,7 +162,7 @@ def _by_sums(
         return replace(found, note="undefined on the samples that both were tried on")
     unit_x, unit_y, units = _units(a, b, rule)
     found = replace(found, units=units)
-    p, exact = _swap(x, y, unit_x, unit_y, rng, resamples or 10_000)
+    p, exact = _swap(x, y, unit_x, unit_y, rng, resamples)
     found = replace(found, p=p, test="sign-flip permutation" + (", exact" if exact else ""))
     if a.no_interval or b.no_interval:
         return replace(found, note=a.no_interval or b.no_interval)
@@ -190,7 +190,8 @@ def _by_sums(
         return replace(found, low=low, high=high, interval="studentised cluster bootstrap")
     half = critical(level, df) * se
     method = "t, paired attempts within samples" if rule == "attempts" else "paired cluster t"
-    return replace(found, low=difference - half, high=difference + half, interval=method)
+    note = found.note if variance > 0 else "no difference between paired units varied"
+    return replace(found, low=difference - half, high=difference + half, interval=method, note=note)
 
 
 def _units(a: Folded, b: Folded, rule: Resample) -> tuple[Codes, Codes, int]:
@@ -224,7 +225,7 @@ def _cluster_sums(side: Linear, unit: Codes, units: int) -> tuple[Array, Array]:
 
 
 def _swap(
-    x: Linear, y: Linear, unit_x: Codes, unit_y: Codes, rng: np.random.Generator, resamples: int
+    x: Linear, y: Linear, unit_x: Codes, unit_y: Codes, rng: np.random.Generator, resamples: int | None
 ) -> tuple[float, bool]:
     strata = len(x.weight)
     cells, inverse = np.unique(
@@ -260,12 +261,14 @@ def _by_loop(
     label = stacked.get_column(side).to_numpy()
     frame = stacked.drop(side)
 
+    statistic = row_statistic(metric, frame)
+
     def difference(at: Codes, swapped: Codes | None = None) -> float:
         of = label[at] if swapped is None else label[at] ^ swapped
-        return float(metric.value(frame[at[of == 0]])) - float(metric.value(frame[at[of == 1]]))
+        return statistic(at[of == 0]) - statistic(at[of == 1])
 
     everything = np.arange(len(frame))
-    values = float(metric.value(a)), float(metric.value(b))
+    values = statistic(np.flatnonzero(label == 0)), statistic(np.flatnonzero(label == 1))
     observed = values[0] - values[1]
     found = _Difference(value_a=values[0], value_b=values[1])
     if not np.isfinite(observed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ import polars as pl
 from assay.core.benchmark import Metric, Resample
 from assay.core.errors import UsageError
 from assay.core.metrics import Score
-from assay.core.stats.folding import Folded, MissingColumn, codes, complete, count, fold, with_record_keys
+from assay.core.stats.folding import KEY, Folded, MissingColumn, codes, complete, count, fold, with_record_keys
 from assay.core.stats.intervals import Estimate, critical, linear_interval, percentile_bootstrap, woodruff
 from assay.core.stats.resampling import Codes, Resampler
 
@@ -134,6 +134,17 @@ def resampler_of(records: pl.DataFrame) -> Resampler:
     )
 
 
+def row_statistic(metric: Metric, records: pl.DataFrame) -> Callable[[Codes], float]:
+    """The metric as a function of row numbers of a frame of counted records, for the loops."""
+    if metric.terms is not None and metric.terms.fold == "median":
+        values = records.get_column(metric.terms.numerator).cast(pl.Float64).to_numpy()
+        return lambda at: float(np.median(values[at]))
+    # A function that declares nothing may read anything; one that does gets only that, which makes gathering cheap.
+    kept = {*metric.reads, *KEY, "cluster", "status"}
+    frame = records.select(c for c in records.columns if c in kept) if metric.reads else records
+    return lambda at: float(metric.value(frame[at]))
+
+
 def _by_sums(
     metric: Metric, folded: Folded, rule: Resample, *, level: float, resamples: int | None, rng: np.random.Generator
 ) -> Estimate:
@@ -152,14 +163,8 @@ def _by_loop(
     metric: Metric, records: pl.DataFrame, rule: Resample, *, level: float, resamples: int | None,
     rng: np.random.Generator,
 ) -> Estimate:  # fmt: skip
-    reads = [c for c in records.columns if c in metric.reads or c in ("task", "sample", "attempt", "cluster", "status")]
-    # A function that declares nothing may read anything; one that does gets only that, which makes gathering cheap.
-    frame = records.select(reads) if metric.reads else records
-
-    def statistic(at: Codes) -> float:
-        return float(metric.value(frame[at]))
-
-    value = float(metric.value(records))
+    statistic = row_statistic(metric, records)
+    value = statistic(np.arange(len(records)))
     return percentile_bootstrap(
         statistic, value, resampler_of(records), rule, level=level, resamples=resamples, rng=rng
     )

@@ -18,7 +18,7 @@ from assay.core.benchmark import Resample
 from assay.core.errors import DataError, UsageError
 from assay.core.stats.resampling import Array, Codes, Resampler, block_codes, chunks, multinomial_weights, sums
 
-MIN_STUDENTISED = 12
+MIN_STUDENTISED = 8
 """Clusters from which on the studentised bootstrap is better than Student's t: below it resamples without any
 variance are too frequent."""
 
@@ -383,7 +383,7 @@ def percentile_bootstrap(
         small *= float(np.nanstd(kept[np.isfinite(kept)])) / spread
     scale = small * critical(level, df) / critical(level)
     tail = (1 - level) / 2
-    below, above = np.quantile(usable, [tail, 1 - tail]) - centre
+    below, above = (float(q) - centre for q in np.quantile(usable, [tail, 1 - tail]))
     names = {"samples": "cluster bootstrap", "attempts": "bootstrap of attempts", "both": "nested bootstrap"}
     note = "" if len(usable) == size else f"undefined in {size - len(usable)} of {size} resamples, left out"
     return Estimate(value, value + scale * below, value + scale * above, spread * small, df, units, names[rule], note)

@@ -24,7 +24,9 @@ EXACT_UNITS = 14
 """Up to this many differing units all 2^units sign flips are enumerated."""
 
 
-def sign_flip_test(differences: ArrayLike, *, rng: np.random.Generator, resamples: int | None = None) -> tuple[float, bool]:
+def sign_flip_test(
+    differences: ArrayLike, *, rng: np.random.Generator, resamples: int | None = None
+) -> tuple[float, bool]:
     """Two-sided permutation test that paired differences are symmetric about 0 (Fisher 1935).
 
     Parameters
