@@ -322,3 +322,47 @@ class ToyPerson:
 
     def answer(self, number: int) -> int:
         return 2 * number + (number % 5 == 0)
+
+
+class Asked(Task):
+    """Asks a chat model one number a sample; deterministic answers from the loopback server."""
+
+    name = "asked"
+
+    def __init__(self, n: int, log: str, attempts: int) -> None:
+        from assay.systems.chat.model import ChatModel
+
+        self.system = ChatModel
+        self.n, self.log, self.attempts = n, log, attempts
+
+    def samples(self):
+        return [Sample(f"n{i}", i, str(i % 5), {"fifth": i % 5}) for i in range(self.n)]
+
+    async def trial(self, system, sample, ctx):
+        reply = await system.generate([{"role": "user", "content": f"number {sample.input}"}], max_tokens=8)
+        if self.log:
+            with Path(self.log).open("a") as file:
+                file.write(f"{time.time()} {sample.id} {ctx.attempt}\n")
+        return Outcome(output=reply.text, groups={"stop_reason": reply.stop_reason})
+
+    def score(self, sample, output, ctx):
+        return Outcome({"correct": float(output.strip() == sample.target)})
+
+
+class Quiz(Benchmark):
+    """Questions to a chat model over HTTP."""
+
+    name, title = "toy_quiz", "Numbers modulo five"
+    metrics = (mean("correct", headline=True),)
+
+    def __init__(self, n: int = 40, log: str = "", attempts: int = 1) -> None:
+        self.n, self.log, self.attempts = n, log, attempts
+
+    def tasks(self):
+        return [Asked(self.n, self.log, self.attempts)]
+
+
+def fifth(body: dict) -> str:
+    """What the loopback server answers to `Quiz`: right for three numbers of four."""
+    number = int(body["messages"][-1]["content"].split()[-1])
+    return str(number % 5 if number % 4 else (number + 1) % 5)
