@@ -481,4 +481,5 @@ def _end(closing: threading.Event, wake: threading.Condition, threads: Sequence[
     with wake:
         wake.notify_all()
     for thread in threads:
-        thread.join(timeout=10)
+        if thread is not threading.current_thread():
+            thread.join(timeout=10)

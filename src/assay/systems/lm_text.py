@@ -117,6 +117,12 @@ def render(
         raise UsageError(f"The chat template of {name} refuses these messages: {error}") from error
 
 
+def token_text(tokenizer: Any, token: int) -> str:
+    """Text of one token; part of a character has none, and stands as the vocabulary spells it, so that none collide."""
+    text = tokenizer.decode([token], clean_up_tokenization_spaces=False)
+    return tokenizer.convert_ids_to_tokens(token) if "\ufffd" in text else text
+
+
 def choice(tokenizer: Any, row: Any, prompt: str, completion: bool) -> Choice:
     """What a finished row of the batch says."""
     kept = row.ids
@@ -133,7 +139,7 @@ def choice(tokenizer: Any, row: Any, prompt: str, completion: bool) -> Choice:
     logprobs = None
     if row.job.logprobs is not None:
         logprobs = tuple(
-            TokenLogprob(tokenizer.decode([i]), value, {tokenizer.decode([t]): p for t, p in top})
+            TokenLogprob(token_text(tokenizer, i), value, {token_text(tokenizer, t): p for t, p in top})
             for i, (value, top) in zip(kept, row.logprobs)
         )
     reasoning, calls, stop_reason = None, (), row.stop_reason
