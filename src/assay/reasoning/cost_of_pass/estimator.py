@@ -215,7 +215,7 @@ class CostOfPass:
         )
 
     def summary(self) -> pl.DataFrame:
-        """One row a strategy: accuracy, cost of an attempt, frontier of it alone, problems at the expert, unsolved ones."""
+        """One row a strategy: accuracy, cost of an attempt, frontier alone, problems at the expert, unsolved ones."""
         single = self.values if self.expert is None else np.minimum(self.values, self.expert)
         never = np.isinf(self.values).sum(axis=1)
         at_expert = never if self.expert is None else (self.values > self.expert).sum(axis=1)

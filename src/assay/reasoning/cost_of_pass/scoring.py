@@ -144,11 +144,6 @@ def comparator(name: str | Comparator) -> Comparator:
     return COMPARATORS[short]
 
 
-def matches(name: str, answer: str, target: str) -> bool:
-    """`comparator` applied: a module-level function, so that a worker process can be sent there."""
-    return comparator(name)(answer, target)
-
-
 def majority_vote(votes: Sequence[str], compare: str | Comparator = "exact", *, empty_votes: bool = False) -> str:
     """Most frequent answer; ties go to the one seen first.
 
@@ -180,3 +175,44 @@ def majority_vote(votes: Sequence[str], compare: str | Comparator = "exact", *, 
         seen = next((known for known in counts if vote == known or equal(vote, known)), vote)
         counts[seen] = counts.get(seen, 0) + 1
     return max(counts, key=lambda known: counts[known]) if counts else ""
+
+
+def read_answer(text: str, form: str, rule: str) -> tuple[str, str]:
+    """(answer, how) of a reply; ("", "unread") where none is there.
+
+    Parameters
+    ----------
+    form
+        number, letter, expression or text.
+    rule
+        ``published``: the last closed answer block alone. ``robust``: tags in any case, then a box, then what the form
+        allows (a stated number or letter).
+    """
+    if rule == "published":
+        answer = answer_block(text)
+        return (answer, "tag") if answer else ("", "unread")
+    from assay.core import answers
+
+    readers = [answers.last_tag, answers.boxed]
+    if form == "letter":
+        readers.append(lambda reply: answers.choice_letter(reply, "ABCDEF"))
+    elif form == "number":
+        readers.append(answers.number)
+    for reader in readers:
+        reading = reader(text)
+        if reading.value is not None and str(reading.value).strip():
+            return str(reading.value).strip(), reading.how
+    return "", "unread"
+
+
+def judge(texts: Sequence[str], voted: bool, target: str, compare: str, form: str, rule: str) -> tuple[str, str, bool]:
+    """Read the replies of one trial, vote where they are votes, and compare: (answer, how, correct).
+
+    A module-level function of plain values, so that a worker process can be sent here.
+    """
+    if voted:
+        answer = majority_vote([read_answer(text, form, rule)[0] for text in texts], compare)
+        how = "vote" if answer else "unread"
+    else:
+        answer, how = read_answer(texts[-1], form, rule)
+    return answer, how, comparator(compare)(answer, target)
