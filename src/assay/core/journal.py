@@ -139,11 +139,7 @@ def damaged_lines(folder: Path) -> list[tuple[Path, int]]:
 
 
 def _checked(line: bytes) -> bytes | None:
-    if not line.endswith(b"}\n") or not line.startswith(b'{"crc":"'):
+    if not line.endswith(b"}\n"):
         return None
     array = line[_HEAD_LENGTH:-2]
-    try:
-        crc = int(line[8:16], 16)
-    except ValueError:
-        return None
-    return array if zlib.crc32(array) == crc else None
+    return array if line[:_HEAD_LENGTH] == _HEAD % zlib.crc32(array) else None
