@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from assay.report.chartdata import ChartData
@@ -54,7 +56,7 @@ def color(data: ChartData, *, hide: bool = False) -> dict[str, Any]:
 
 def scaled(data: ChartData, *, legend: bool = True) -> dict[str, Any]:
     present = [str(v) for v in data.distinct("color")]
-    show: dict[str, Any] | None = {"values": present} if legend and len(present) > 1 else None
+    show: dict[str, Any] | None = {"values": present, "columns": 4} if legend and len(present) > 1 else None
     title = data.columns["color"].replace("_", " ")
     return {
         "field": "color",
@@ -70,13 +72,14 @@ def tooltip(data: ChartData) -> dict[str, Any]:
     return {"tooltip": data.tooltip} if data.tooltip else {}
 
 
-def whiskers(data: ChartData, value: str, *, thick: bool = False, plain: bool = False) -> list[dict[str, Any]]:
-    """A rule from low to high along the value axis."""
+def whiskers(
+    data: ChartData, value: str, encoding: Mapping[str, Any] = MappingProxyType({}), *, thick: bool = False
+) -> list[dict[str, Any]]:
+    """A rule from low to high along the value axis; ``encoding`` colours it like the mark that it belongs to."""
     if not (data.has("low") and data.has("high")):
         return []
     ends: dict[str, Any] = {value: {"field": "low", "type": "quantitative"}, f"{value}2": {"field": "high"}}
-    if not plain:
-        ends |= color(data, hide=True)
+    ends |= encoding
     return [{"mark": {"type": "rule", "strokeWidth": 2.5 if thick else 1.4, "opacity": 0.8}, "encoding": ends}]
 
 

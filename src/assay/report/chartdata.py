@@ -169,7 +169,7 @@ def _drawable(
                 notes.append(f"{before - frame.height} rows are not positive and have no place on a logarithmic axis")
     if frame.height > MAX_MARKS and chart.kind not in _FOLDING:
         step = math.ceil(frame.height / MAX_MARKS)
-        notes.append(f"every {step}th of {frame.height} rows is drawn")
+        notes.append(f"one row in {step} of {frame.height} is drawn")
         frame = frame.gather_every(step)
     return frame, notes
 

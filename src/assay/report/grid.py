@@ -1,4 +1,4 @@
-"""Tables as a page shows them: text to read, the raw value to sort and download by, one column for an interval."""
+"""Tables as terminals and pages show them: text to read, raw values to sort and download by, intervals in one column."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ class Grid:
     left_out: int = 0
 
 
-def grid(table: Table, hide: Iterable[str] = ()) -> Grid:
-    """A table as a page shows it; ``low`` and ``high`` become one column beside the value they belong to."""
+def grid(table: Table, hide: Iterable[str] = (), limit: int | None = MAX_ROWS) -> Grid:
+    """A table as it is shown; ``low`` and ``high`` become one column beside the value they belong to."""
     frame = table.frame
     names = [name for name in frame.columns if name not in set(hide)]
     folded = "low" in names and "high" in names
@@ -79,12 +79,12 @@ def grid(table: Table, hide: Iterable[str] = ()) -> Grid:
         for name in names
     ]
     rows = []
-    for record in frame.head(MAX_ROWS).iter_rows(named=True):
+    for record in frame.head(frame.height if limit is None else limit).iter_rows(named=True):
         cells = [
             _interval(table, record) if folded and name == "low" else _cell(table, name, record[name]) for name in names
         ]
         rows.append(Row(cells, json.dumps(_systems_of(record), ensure_ascii=False)))
-    return Grid(table.name, table.title, columns, rows, table.notes, max(0, frame.height - MAX_ROWS))
+    return Grid(table.name, table.title, columns, rows, table.notes, frame.height - len(rows))
 
 
 def pivot(table: Table, group: str, systems: Sequence[str]) -> Grid:

@@ -199,6 +199,9 @@ def _facts(board: Board) -> list[tuple[str, str]]:
     seconds = [float(info["seconds"]) for info in infos if info.get("seconds") is not None]
     if len(seconds) == len(infos):
         facts.append(("time", duration(sum(seconds))))
+    kinds = sorted({str(kind) for info in infos if (kind := (info.get("data") or {}).get("kind"))})
+    if kinds:
+        facts.insert(1, ("data", ", ".join(kinds)))
     paid = sum(info.get("paid") or 0.0 for info in infos)
     return [*facts, ("spent", dollars(paid))] if paid else facts
 

@@ -34,7 +34,7 @@ def bar(data: ChartData) -> dict[str, Any]:
             "encoding": color(data, hide=data.same("color", cat)) | tooltip(data),
         }
     ]
-    layers += whiskers(data, val, plain=True)
+    layers += whiskers(data, val)
     layers += end_text(data, val, flat, limit=48)
     return named_axes(data, layers, cat, val, flat, zero=True)
 
@@ -46,10 +46,12 @@ def interval(data: ChartData) -> dict[str, Any]:
         "mark": {"type": "point", "filled": True, "size": 85, "opacity": 1},
         "encoding": color(data, hide=data.same("color", cat)) | tooltip(data),
     }
-    layers = [*whiskers(data, val, thick=True), point]
+    layers = [*whiskers(data, val, color(data, hide=data.same("color", cat)), thick=True), point]
     numbers = data.numbers(val, "low", "high")
     if numbers and min(numbers) < 0 < max(numbers):
-        zero = {"mark": {"type": "rule", "strokeDash": [4, 3], "opacity": 0.6}, "encoding": {val: {"datum": 0}}}
+        across = {cat: {"value": 0}, f"{cat}2": {"value": "height" if flat else "width"}}
+        mark = {"type": "rule", "strokeDash": [4, 3], "opacity": 0.7}
+        zero = {"data": {"values": [{val: 0}]}, "mark": mark, "encoding": across}
         layers.insert(0, zero)
     layers += end_text(data, val, flat, limit=60)
     return named_axes(data, layers, cat, val, flat, zero=False)

@@ -97,7 +97,7 @@ def data_warning(run: Run) -> str | None:
     """One sentence where the data are not the real ones; None where they are."""
     data = run.info.get("data") or {}
     kind = str(data.get("kind", ""))
-    if kind in ("", "real"):
+    if kind in ("", "real", "generated"):
         return None
     source = f" ({data['source']})" if data.get("source") else ""
     name = run.info["benchmark"]

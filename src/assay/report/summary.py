@@ -214,43 +214,13 @@ class Board:
         return compare_all(metric, frames, resample=rules.pop() if len(rules) == 1 else "samples")
 
     def comparison(self) -> Table | None:
-        """Paired differences with interval, p after Holm and the words that belong to them; None without pairs."""
-        import polars as pl
-
+        """Paired differences of the headline; None without pairs."""
         if not self.comparisons:
             return None
-        rows = [
-            {
-                "pair": f"{c.a} − {c.b}",
-                "a": c.a,
-                "b": c.b,
-                "difference": c.difference,
-                "low": c.low,
-                "high": c.high,
-                "p": c.p,
-                "p_holm": c.p_holm,
-                "n": c.n,
-                "verdict": self._words(c),
-                "test": c.test,
-            }
-            for c in self.comparisons
-        ]
-        frame = pl.DataFrame(rows, schema_overrides={**as_floats("difference", "p", "p_holm", "low", "high")})
-        sign = "+.3f" if number_format(frame["difference"].to_list()) == ".3f" else "+.4g"
-        level = _percent(self.comparisons[0].level)
-        notes = [f"{level} intervals of the paired difference; p after Holm over {len(rows)} pairs."]
+        table = comparison_table(self.comparisons)
         if len(self.runs) > MAX_COMPARED:
-            notes.append(f"Only the best {MAX_COMPARED} of {len(self.runs)} systems are compared.")
-        return Table(
-            name=f"comparison.{self.headline}",
-            title=f"Paired differences in {str(self.headline).replace('_', ' ')}",
-            frame=frame,
-            notes=notes,
-            chart=Chart(
-                "interval", "difference", "pair", low="low", high="high", x_title=f"difference in {self.headline}"
-            ),
-            formats={"difference": sign, "low": sign, "high": sign, "p": ".3g", "p_holm": ".3g"},
-        )
+            table.notes = [*table.notes, f"Only the best {MAX_COMPARED} of {len(self.runs)} systems are compared."]
+        return table
 
     def verdict(self) -> str:
         """One sentence: whether the ranking by the headline is decisive."""
@@ -261,14 +231,6 @@ class Board:
         if len(self.runs) > 1 and not self.comparisons:
             return f"{self.headline} has no paired comparison: read its intervals beside each other with care."
         return decisive_words(self.comparisons)
-
-    def _words(self, comparison: Comparison) -> str:
-        if not math.isfinite(comparison.difference):
-            return comparison.note or "undefined"
-        if not comparison.decisive:
-            return "not decisive"
-        a_better = (comparison.difference > 0) == comparison.higher_is_better
-        return f"{comparison.a if a_better else comparison.b} better"
 
     def by_group(self, group: str, metric: str) -> Table | None:
         """Scores by the values of one group, long: value of the group, system, value, interval, n."""
@@ -352,6 +314,56 @@ class Board:
 
 
 _SAMPLE_COLUMNS = ("task", "sample", "index", "cluster", "target")
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> Table:
+    """Comparisons on one metric as a table: difference, interval, p, p after Holm, and what they mean in words."""
+    import polars as pl
+
+    metric = comparisons[0].metric
+    rows = [
+        {
+            "pair": f"{c.a} − {c.b}",
+            "a": c.a,
+            "b": c.b,
+            "difference": c.difference,
+            "low": c.low,
+            "high": c.high,
+            "p": c.p,
+            "p_holm": c.p_holm,
+            "n": c.n,
+            "verdict": _words(c),
+            "test": c.test,
+        }
+        for c in comparisons
+    ]
+    numbers = as_floats("difference", "low", "high", "p", "p_holm")
+    frame = pl.DataFrame(rows, schema_overrides=numbers).with_columns(pl.col(list(numbers)).fill_nan(None))
+    sign = "+.3f" if number_format(frame["difference"].to_list()) == ".3f" else "+.4g"
+    level = _percent(comparisons[0].level)
+    pairs = "1 pair" if len(rows) == 1 else f"{len(rows)} pairs"
+    words = metric.replace("_", " ")
+    return Table(
+        name=f"comparison.{metric}",
+        title=f"Paired differences in {words}",
+        frame=frame,
+        notes=[f"{level} intervals of the paired difference; p after Holm over {pairs}.", *_told(comparisons)],
+        chart=Chart("interval", "difference", "pair", low="low", high="high", x_title=f"difference in {words}"),
+        formats={"difference": sign, "low": sign, "high": sign, "p": ".3g", "p_holm": ".3g"},
+    )
+
+
+def _words(comparison: Comparison) -> str:
+    if not math.isfinite(comparison.difference):
+        return comparison.note or "undefined"
+    if not comparison.decisive:
+        return "not decisive"
+    a_better = (comparison.difference > 0) == comparison.higher_is_better
+    return f"{comparison.a if a_better else comparison.b} better"
+
+
+def _told(comparisons: Sequence[Comparison]) -> list[str]:
+    return [f"{c.a} − {c.b}: {c.note}" for c in comparisons if c.note and math.isfinite(c.difference)]
 
 
 def boards(runs: Iterable[Run]) -> list[Board]:
