@@ -47,12 +47,12 @@ def to_json(table: Table) -> str:
 def to_markdown(table: Table) -> str:
     """A pipe table with its title and notes."""
     shown = grid(table, limit=None)
-    heads = [_MARKDOWN.sub(r"\\\1", column.title) for column in shown.columns]
+    heads = [_markdown(column.title) for column in shown.columns]
     rule = ["---:" if column.numeric else "---" for column in shown.columns]
-    rows = [[_MARKDOWN.sub(r"\\\1", " ".join(cell.text.split())) for cell in row.cells] for row in shown.rows]
-    lines = [f"**{_MARKDOWN.sub(r'\\\1', shown.title)}**", ""]
+    rows = [[_markdown(cell.text) for cell in row.cells] for row in shown.rows]
+    lines = [f"**{_markdown(shown.title)}**", ""]
     lines += ["| " + " | ".join(cells) + " |" for cells in (heads, rule, *rows)]
-    return "\n".join([*lines, *_paragraphs(_MARKDOWN.sub(r"\\\1", note) for note in shown.notes)]) + "\n"
+    return "\n".join([*lines, *(line for note in shown.notes for line in ("", _markdown(note)))]) + "\n"
 
 
 def to_latex(table: Table) -> str:
@@ -87,7 +87,7 @@ _TABLE_FORMS: dict[str, Callable[[Table], str]] = {
 
 
 def write_table(table: Table, path: Path | str) -> Path:
-    """Write a table to a file; its ending names the format: csv, json, md, tex, html, parquet, or svg, png for its chart.
+    """Write a table to a file: csv, json, md, tex, html, parquet, or its chart as svg or png, by the file's ending.
 
     Raises
     ------
@@ -222,6 +222,11 @@ def write_records(runs: Iterable[Run], path: Path | str) -> Path:
     return path
 
 
+def _markdown(text: str) -> str:
+    """Text on one line, with everything escaped that Markdown or HTML inside it reads as markup."""
+    return _MARKDOWN.sub(r"\\\1", " ".join(text.split()))
+
+
 def latex(text: str) -> str:
     """Text with everything escaped that LaTeX reads as a command."""
     return "".join(_LATEX.get(character, character) for character in text)
@@ -265,10 +270,6 @@ def _html_table(shown: Grid) -> str:
         f"<table>\n<caption>{html.escape(shown.title)}</caption>\n<thead><tr>{heads}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>\n{notes}\n"
     )
-
-
-def _paragraphs(texts: Iterable[str]) -> list[str]:
-    return [line for text in texts for line in ("", text)]
 
 
 def _file_name(table: Table) -> str:

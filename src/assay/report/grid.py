@@ -1,4 +1,4 @@
-"""Tables as terminals and pages show them: text to read, raw values to sort and download by, intervals in one column."""
+"""Tables as they are shown: text to read, raw values to sort and download by, an interval in one column."""
 
 from __future__ import annotations
 
