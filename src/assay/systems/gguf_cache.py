@@ -92,7 +92,7 @@ def _convert(gguf: Path, out: Path) -> None:
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         tensors = load_gguf_checkpoint(str(gguf), return_tensors=True, model_to_load=model)["tensors"]
         tokenizer = AutoTokenizer.from_pretrained(**source)
-    except (OSError, ValueError, KeyError, IndexError) as error:
+    except Exception as error:  # a damaged file fails anywhere in the reader
         raise DataError(f"{gguf} is not a GGUF model that transformers can read ({error}).") from error
     missing, unexpected = model.load_state_dict(tensors, strict=False)
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if config.tie_word_embeddings else set()

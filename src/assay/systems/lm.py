@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from assay.core.errors import MissingExtra, ProviderError, unknown_name
+from assay.core.errors import MissingExtra, ProviderError, UsageError, unknown_name
+from assay.systems.chat.prices import stated_price
 from assay.systems.hf_model import Defaults, HFModel
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def load_local(
     options = {k: v for k, v in locals().items() if k != "name"}
     if name not in SHIPPED:
         raise unknown_name("local model", name, SHIPPED, "Any other model: hf:ORG/NAME or hf:FOLDER.")
+    _check(options)
     _need_torch(f"local:{name}")
     from assay.systems.gguf_cache import checkpoint, shipped_gguf
 
@@ -144,6 +146,7 @@ def load_hf(
     """
     options = {k: v for k, v in locals().items() if k not in ("repo", "revision")}
     name = f"hf:{repo}" + (f"@{revision}" if revision else "")
+    _check(options)
     _need_torch(name)
     import torch
 
@@ -152,6 +155,16 @@ def load_hf(
     model = _load(name, repo, revision, chosen, place, {"source": repo}, options)
     model._origin = (load_hf, (repo, revision), options)
     return model
+
+
+def _check(options: dict[str, Any]) -> None:
+    """Refuse bad options before weights are read, which can take minutes."""
+    if options["dtype"] is not None and options["dtype"] not in DTYPES:
+        raise unknown_name("dtype", options["dtype"], DTYPES)
+    if options["threads"] < 1 or options["max_batch"] < 1:
+        raise UsageError(f"threads={options['threads']} and max_batch={options['max_batch']} must be 1 or more.")
+    Defaults(**{k: options[k] for k in Defaults.__slots__}).check()
+    stated_price(options["price_in"], options["price_out"])
 
 
 def _need_torch(name: str) -> None:
@@ -167,10 +180,6 @@ def _load(
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
-    from assay.systems.chat.prices import stated_price
-
-    if dtype not in (*DTYPES, "own"):
-        raise unknown_name("dtype", dtype, DTYPES)
     if dtype == "auto":
         dtype = "bfloat16" if _fast_bfloat16(device) else "float32"
     price = stated_price(options["price_in"], options["price_out"])
