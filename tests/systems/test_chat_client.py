@@ -251,6 +251,13 @@ def test_null_fields_of_a_reply_do_no_harm():
     assert choice.logprobs is None
 
 
+@pytest.mark.filterwarnings("error")
+def test_long_bodies_arrive_whole_and_without_warnings():
+    text = "x" * 3_000_000
+    _, server = ask(messages=[{"role": "user", "content": text}])
+    assert server.bodies[0]["messages"][0]["content"] == text
+
+
 def test_n_choices_come_in_one_request():
     reply, server = ask(lambda body: "x", n=3)
     assert len(reply.choices) == 3

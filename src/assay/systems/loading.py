@@ -174,6 +174,8 @@ def _describe_name(name: str) -> dict[str, Any]:
             "name": name,
             **describe_chat(parts.prefix, parts.rest, parts.place, typed(ChatClient, parts.options, name, skip=2)),
         }
+    if parts.prefix == "submission":
+        return load(name).describe()
     found: dict[str, Any] = {"name": name, "kind": parts.prefix}
     if parts.prefix in ("local", "hf"):
         found |= {"model": parts.rest, **facts(parts.rest)}

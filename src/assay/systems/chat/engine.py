@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import random
 import re
 import resource
@@ -304,12 +305,15 @@ class Engine:
             message, code = error_of(reply.body)
             if code.isdigit() and 400 <= int(code) < 600:  # OpenRouter sends upstream errors with status 200
                 return self._refused(int(code), code, scrub(message, secrets), reply.wait)
-            return _Failure(scrub(str(error), secrets), unusable=True)
+            reason = f"{error}: {message}" if message else str(error)
+            return _Failure(scrub(reason, secrets), unusable=True)
 
     async def _send(self, url: URL, headers: dict[str, str], body: bytes, timeout: aiohttp.ClientTimeout) -> _Reply:
+        # aiohttp wants long bodies (images) as files, which it sends piece by piece.
         # Redirects are not followed: the key would travel along.
+        data = body if len(body) < 2**20 else io.BytesIO(body)
         async with self._session.post(
-            url, data=body, headers=headers, timeout=timeout, allow_redirects=False, proxy=self._proxy
+            url, data=data, headers=headers, timeout=timeout, allow_redirects=False, proxy=self._proxy
         ) as response:
             chunks, size = [], 0
             async for chunk in response.content.iter_any():
@@ -320,8 +324,8 @@ class Engine:
                     break
             status = response.status
             wait = None if status == 200 else retry_after(response.headers, self.clock.wall())
-            data = chunks[0] if len(chunks) == 1 else b"".join(chunks)
-            return _Reply(status, response.headers.get("Content-Type", ""), wait, data)
+            received = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+            return _Reply(status, response.headers.get("Content-Type", ""), wait, received)
 
     def _refused(self, status: int, code: str, message: str, wait: float | None) -> _Failure:
         said = f"HTTP {status}" + (f": {message}" if message else "")
