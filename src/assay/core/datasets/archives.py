@@ -1,0 +1,86 @@
+"""Archives from outside: unpacked within bounds, and never outside their folder."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from assay.core.errors import DataError
+
+_CHUNK = 1 << 20
+
+
+def unpack(archive: Path | str, into: Path | str, *, max_bytes: int = 10 << 30, max_files: int = 100_000) -> list[Path]:
+    """Unpack a zip or tar archive (``.gz``, ``.bz2``, ``.xz``); returns the files.
+
+    Parameters
+    ----------
+    into
+        Folder, made if need be.
+    max_bytes, max_files
+        Bounds on what comes out, counted while unpacking: what an archive says about itself is not believed.
+
+    Raises
+    ------
+    DataError
+        Damaged or encrypted; past a bound; or an entry that is a link, a device, or would lie outside ``into``.
+    """
+    import tarfile
+    import zipfile
+
+    archive, into = Path(archive), Path(into)
+    into.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    total = 0
+    try:
+        for name, stream in _entries(archive):
+            if len(written) == max_files:
+                raise DataError(f"{archive} holds more than {max_files} files; nothing more is unpacked.")
+            target = _target(archive, name, into)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with stream, target.open("wb") as out:
+                while chunk := stream.read(_CHUNK):
+                    total += len(chunk)
+                    if total > max_bytes:
+                        raise DataError(f"{archive} unpacks to more than {max_bytes} bytes; nothing more is unpacked.")
+                    out.write(chunk)
+            written.append(target)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
+        raise DataError(f"{archive} cannot be unpacked: {error}.") from error
+    return written
+
+
+def _entries(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    import tarfile
+    import zipfile
+
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as packed:
+            for info in packed.infolist():
+                mode = info.external_attr >> 16
+                if stat.S_ISLNK(mode):
+                    raise DataError(f"{archive}: entry {info.filename!r} is a link, which is not unpacked.")
+                if not info.is_dir():
+                    yield info.filename, packed.open(info)
+        return
+    with tarfile.open(archive) as packed:
+        for member in packed:
+            if member.isdir():
+                continue
+            stream = packed.extractfile(member) if member.isfile() else None
+            if stream is None:
+                raise DataError(f"{archive}: entry {member.name!r} is a link or a device, which is not unpacked.")
+            yield member.name, stream
+
+
+def _target(archive: Path, name: str, into: Path) -> Path:
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    if not parts or name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0] or "\0" in name:
+        raise DataError(f"{archive}: entry {name!r} would lie outside the folder; the archive is not trusted.")
+    target = into.joinpath(*parts)
+    # A folder inside may be a link that was there before.
+    if not target.parent.resolve().is_relative_to(into.resolve()) or target.is_symlink():
+        raise DataError(f"{archive}: entry {name!r} would lie outside the folder; the archive is not trusted.")
+    return target

@@ -1,0 +1,234 @@
+"""Readers of data files: JSON lines, JSON, CSV, Parquet, Arrow; every fault names file, line, field and value."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from assay.core.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ipc")
+
+
+def _suffix(path: Path) -> str:
+    return (path.with_suffix("") if path.suffix == ".gz" else path).suffix.lower()
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        return gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def shown(value: Any, width: int = 80) -> str:
+    """A value for a message: JSON, cut at ``width``."""
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def read_jsonl(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Objects of a JSON lines file (``.gz`` too) with their line numbers, from 1; blank lines are passed over.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, or a line is not UTF-8, not JSON, or not an object.
+    """
+    import msgspec
+
+    path = Path(path)
+    decode = msgspec.json.Decoder().decode
+    with _open(path) as stream:
+        number = 0
+        try:
+            for number, line in enumerate(stream, 1):
+                if number == 1:
+                    line = line.removeprefix(b"\xef\xbb\xbf")
+                if not line.strip():
+                    continue
+                try:
+                    row = decode(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    text = line[:80].decode("utf-8", "replace").rstrip()
+                    raise DataError(f"{path}, line {number}: not JSON ({error}): {text!r}.") from None
+                if not isinstance(row, dict):
+                    raise DataError(f"{path}, line {number}: a row must be a JSON object, not {shown(row)}.")
+                yield number, row
+        except (OSError, EOFError) as error:
+            raise DataError(f"{path}, after line {number}: the file is damaged ({error}).") from error
+
+
+def read_json(path: Path | str) -> Any:
+    """The value of a JSON file (``.gz`` too).
+
+    Raises
+    ------
+    DataError
+        The file cannot be read or is not JSON; the message names line and column.
+    """
+    path = Path(path)
+    with _open(path) as stream:
+        try:
+            return json.loads(stream.read().decode("utf-8-sig"))
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}).") from None
+        except (UnicodeDecodeError, OSError, EOFError) as error:
+            raise DataError(f"{path}: the file is damaged or not UTF-8 ({error}).") from None
+
+
+def require(row: Mapping[str, Any], field: str, kind: type | tuple[type, ...], where: str) -> Any:
+    """``row[field]``, of the wanted kind.
+
+    Parameters
+    ----------
+    kind
+        Type or types; True and False are no integers here.
+    where
+        Begins the message: ``"items.jsonl, line 7"``.
+
+    Raises
+    ------
+    DataError
+        The field is missing or of another kind; the message names where, field and value.
+    """
+    if field not in row:
+        raise DataError(
+            f"{where}: field {field!r} is missing; there are {', '.join(map(repr, list(row)[:12])) or 'none'}."
+        )
+    value = row[field]
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        names = " or ".join("null" if k is type(None) else k.__name__ for k in kinds)
+        raise DataError(f"{where}: field {field!r} is {shown(value)}, and must be {names}.")
+    return value
+
+
+def read_table(path: Path | str, split: str | None = None) -> pl.DataFrame:
+    """A table from a file, or from a folder of one table.
+
+    Parameters
+    ----------
+    path
+        ``.jsonl``, ``.json`` (an array of objects, or an object of columns), ``.csv``, ``.tsv``, ``.parquet``,
+        ``.arrow`` (stream or file), ``.gz`` of the text formats; or a folder: one that ``datasets.save_to_disk`` wrote,
+        or files of one format that are read in the order of their names.
+    split
+        Which split of a folder; needed where there are several.
+
+    Raises
+    ------
+    DataError
+        Unreadable, of no known format, or several splits and none chosen.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return _read_folder(path, split)
+    if split is not None:
+        raise UsageError(f"{path} is one file and has no split {split!r}.")
+    return _read_file(path)
+
+
+def _read_file(path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    suffix = _suffix(path)
+    if suffix not in TABLE_SUFFIXES:
+        raise DataError(f"{path} is of no known format; there are {', '.join(TABLE_SUFFIXES)}.")
+    if not path.is_file():
+        raise DataError(f"{path} does not exist.")
+    if suffix in (".jsonl", ".ndjson"):
+        return _from_rows([row for _, row in read_jsonl(path)], path)
+    if suffix == ".json":
+        return _from_json(read_json(path), path)
+    try:
+        if suffix == ".parquet":
+            return pl.read_parquet(path)
+        if suffix in (".csv", ".tsv"):
+            separator = "," if suffix == ".csv" else "\t"
+            with _open(path) as stream:
+                return pl.read_csv(stream.read(), separator=separator, infer_schema_length=None)
+        with path.open("rb") as stream:
+            is_file = stream.read(6) == b"ARROW1"
+        return pl.read_ipc(path) if is_file else pl.read_ipc_stream(path)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise DataError(f"{path} cannot be read as {suffix[1:]}: {str(error).splitlines()[0]}.") from error
+
+
+def _from_rows(rows: list[dict[str, Any]], path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    try:
+        return pl.from_dicts(rows, infer_schema_length=None) if rows else pl.DataFrame()
+    except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
+        kinds: dict[str, type] = {}
+        for number, row in enumerate(rows, 1):
+            for field, value in row.items():
+                if value is not None and kinds.setdefault(field, type(value)) is not type(value):
+                    raise DataError(
+                        f"{path}, row {number}: field {field!r} is {shown(value)}, and was {kinds[field].__name__} in "
+                        "the rows before; a column must be of one type."
+                    ) from error
+        raise DataError(f"{path}: the rows make no table ({str(error).splitlines()[0]}).") from error
+
+
+def _from_json(value: Any, path: Path) -> pl.DataFrame:
+    import polars as pl
+
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return _from_rows(value, path)
+    if isinstance(value, dict) and value and all(isinstance(column, list) for column in value.values()):
+        lengths = {name: len(column) for name, column in value.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"{path}: the columns differ in length: {shown(lengths)}.")
+        return pl.DataFrame(value, strict=False)
+    raise DataError(f"{path} is no table: it must be an array of objects or an object of arrays.")
+
+
+def _read_folder(folder: Path, split: str | None) -> pl.DataFrame:
+    import polars as pl
+
+    if (folder / "dataset_dict.json").is_file():
+        names = require(read_json(folder / "dataset_dict.json"), "splits", list, str(folder / "dataset_dict.json"))
+        return _read_folder(folder / _one_split(names, split, folder), None)
+    if (folder / "state.json").is_file():
+        where = str(folder / "state.json")
+        listed = require(read_json(folder / "state.json"), "_data_files", list, where)
+        files = [folder / Path(require(entry, "filename", str, where)).name for entry in listed]
+    else:
+        files = sorted(
+            f for f in folder.iterdir() if f.is_file() and _suffix(f) in TABLE_SUFFIXES and f.name[0] not in "._"
+        )
+        files = [file for file in files if file.name not in ("manifest.json", "dataset_info.json")]
+        splits = sorted({_split_of(file) for file in files})
+        if files and (split is not None or len(splits) > 1):
+            chosen = _one_split(splits, split, folder)
+            files = [file for file in files if _split_of(file) == chosen]
+    if not files:
+        raise DataError(f"{folder} holds no data file; there should be one of {', '.join(TABLE_SUFFIXES)}.")
+    if len({_suffix(file) for file in files}) > 1:
+        raise DataError(
+            f"{folder} holds files of several formats ({', '.join(f.name for f in files[:6])}); name one file."
+        )
+    return pl.concat([_read_file(file) for file in files], how="vertical_relaxed")
+
+
+def _split_of(file: Path) -> str:
+    """train-00000-of-00002.parquet and train.parquet belong to train."""
+    return file.name.split(".")[0].split("-0")[0]
+
+
+def _one_split(names: list[str], split: str | None, folder: Path) -> str:
+    if split is None and len(names) == 1:
+        return names[0]
+    if split is None:
+        raise DataError(f"{folder} holds several splits ({', '.join(names)}); choose one.")
+    if split not in names:
+        raise DataError(f"{folder} has no split {split!r}; there are {', '.join(names)}.")
+    return split
