@@ -282,11 +282,19 @@ def test_n_choices_come_in_n_requests_where_the_service_gives_one():
     assert reply.cost == pytest.approx(12e-6)
 
 
-def test_n_is_made_up_where_a_service_ignores_it():
-    reply, server = ask(lambda body: "x", n=3, server={"faults": ["refusal", None, None]})
-    assert len(reply.choices) == 3
-    assert server.requests == 1
+def test_choices_asked_one_by_one_differ_in_the_seed_of_the_name_too():
+    async def go():
+        async with (
+            LoopbackServer("x") as server,
+            ChatClient("llamacpp", "m", base_url=server.url, seed=2**31 - 1) as model,
+        ):
+            await model.generate(HELLO, n=3)
+            return server
 
+    assert sorted(b["seed"] for b in asyncio.run(go()).bodies) == [0, 1, 2**31 - 1]
+
+
+def test_n_is_made_up_where_a_service_ignores_it():
     async def go():
         async with LoopbackServer("x") as server:
             answer = server._answer

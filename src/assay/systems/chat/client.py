@@ -268,7 +268,7 @@ class ChatClient:
             scope.closers.append(cache.close)
         return cache
 
-    def _build(self, messages: Sequence[Message], fields: Mapping[str, Any], n: int) -> Request:
+    def _build(self, messages: Sequence[Message], fields: Mapping[str, Any], n: int, number: int = 0) -> Request:
         sent = {**fields, **self._sampling}
         for name in self._refused & sent.keys():
             del sent[name]
@@ -282,7 +282,7 @@ class ChatClient:
         if "max_tokens" in sent and self._length_field != "max_tokens":
             sent[self._length_field] = sent.pop("max_tokens")
         if "seed" in sent:
-            sent[self.provider.seed] = sent.pop("seed") & SEED_MASK
+            sent[self.provider.seed] = (sent.pop("seed") + number) & SEED_MASK
         if n > 1:
             sent["n"] = n
         return build(self._fixed, sent, messages, completion=self.completion, image_tokens=self._image_tokens)
@@ -296,11 +296,8 @@ class ChatClient:
         missing = n - len(reply.choices)
         if missing <= 0:
             return reply
-        seed = self._sampling.get("seed", fields.get("seed"))
-        requests = [
-            self._build(messages, fields if seed is None else {**fields, "seed": seed + i}, 1)
-            for i in range(1, missing + 1)
-        ]
+        # Each with the next seed, where there is one: equal requests would be equal choices.
+        requests = [self._build(messages, fields, 1, number) for number in range(1, missing + 1)]
         replies = [reply, *await asyncio.gather(*(self._ask(r, 1, context) for r in requests))]
         return _merged(replies)
 

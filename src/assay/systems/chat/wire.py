@@ -137,7 +137,7 @@ def usage_of(reply: WireReply) -> Usage | None:
     found = reply.usage
     if found is None or (found.prompt_tokens is None and found.completion_tokens is None):
         return None
-    prompt, completion = found.prompt_tokens or 0, found.completion_tokens or 0
+    prompt, completion = max(0, found.prompt_tokens or 0), max(0, found.completion_tokens or 0)
     cached = found.prompt_cache_hit_tokens or 0
     if found.prompt_tokens_details is not None:
         cached = found.prompt_tokens_details.cached_tokens or cached
@@ -148,7 +148,7 @@ def usage_of(reply: WireReply) -> Usage | None:
     if hidden > 0:
         completion += hidden
         reasoning = max(reasoning, hidden)
-    return Usage(prompt, completion, min(cached, prompt), min(reasoning, completion))
+    return Usage(prompt, completion, max(0, min(cached, prompt)), max(0, min(reasoning, completion)))
 
 
 def _choice(choice: _Choice) -> Choice:
@@ -195,7 +195,7 @@ def _parts(parts: Sequence[Any]) -> tuple[str, str | None]:
             texts.append(part)
         elif isinstance(part, dict) and part.get("type") == "thinking":
             inner = part.get("thinking")
-            thoughts.append(inner if isinstance(inner, str) else _parts(inner or ())[0])
+            thoughts.append(inner if isinstance(inner, str) else _parts(inner if isinstance(inner, list) else ())[0])
         elif isinstance(part, dict) and isinstance(part.get("text"), str):
             texts.append(part["text"])
     text, thought = split_think("".join(texts))
