@@ -163,11 +163,11 @@ def bootstrap_agreement(
     rng: np.random.Generator,
 ) -> tuple[float, float]:  # fmt: skip
     """Percentile interval of an agreement statistic, items drawn with replacement; ``statistic`` takes item numbers."""
-    from assay.core.stats.intervals import percentile_bootstrap
+    from assay.core.stats.intervals import bootstrap_interval
     from assay.core.stats.resampling import Resampler
 
     every = np.arange(items)
-    found = percentile_bootstrap(
+    found = bootstrap_interval(
         statistic,
         statistic(every),
         Resampler(every, every, every),

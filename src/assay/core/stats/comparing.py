@@ -16,10 +16,10 @@ from assay.core.stats.folding import KEY, Folded, count, fold
 from assay.core.stats.intervals import (
     MIN_STUDENTISED,
     Linear,
+    bootstrap_interval,
     critical,
     default_resamples,
     layered_variance,
-    percentile_bootstrap,
     studentised_deviations,
     studentised_limits,
     unit_influence,
@@ -274,7 +274,7 @@ def _by_loop(
     if not np.isfinite(observed):
         return replace(found, note="undefined on the samples that both were tried on")
     resampler = resampler_of(frame)
-    estimate = percentile_bootstrap(difference, observed, resampler, rule, level=level, resamples=resamples, rng=rng)
+    estimate = bootstrap_interval(difference, observed, resampler, rule, level=level, resamples=resamples, rng=rng)
     columns = list(KEY) if rule == "attempts" else ["cluster"]
     unit = frame.select(pl.struct(columns).rank("dense")).to_series().to_numpy().astype(np.intp) - 1
     units = int(unit.max()) + 1

@@ -12,7 +12,7 @@ from assay.core.benchmark import Metric, Resample
 from assay.core.errors import UsageError
 from assay.core.metrics import Score
 from assay.core.stats.folding import KEY, Folded, MissingColumn, codes, complete, count, fold, with_record_keys
-from assay.core.stats.intervals import Estimate, critical, linear_interval, percentile_bootstrap, woodruff
+from assay.core.stats.intervals import Estimate, bootstrap_interval, critical, linear_interval, woodruff
 from assay.core.stats.resampling import Codes, Resampler
 
 Rows = Mapping[str, pl.DataFrame] | pl.DataFrame
@@ -165,9 +165,7 @@ def _by_loop(
 ) -> Estimate:  # fmt: skip
     statistic = row_statistic(metric, records)
     value = statistic(np.arange(len(records)))
-    return percentile_bootstrap(
-        statistic, value, resampler_of(records), rule, level=level, resamples=resamples, rng=rng
-    )
+    return bootstrap_interval(statistic, value, resampler_of(records), rule, level=level, resamples=resamples, rng=rng)
 
 
 def _parts(frame: pl.DataFrame, group: str | tuple[str, ...]) -> list[tuple[dict[str, Any], pl.DataFrame]]:

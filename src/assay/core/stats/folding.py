@@ -229,7 +229,10 @@ def _filled(metric: Metric, frame: pl.DataFrame) -> list[str]:
     terms = metric.terms
     if terms is None:
         return [c for c in metric.reads if frame.schema[c].is_numeric() or frame.schema[c] == pl.Boolean]
-    return [] if terms.equals is not None else [terms.numerator]
+    if terms.equals is not None:
+        return []
+    _require_numbers(frame, terms.numerator)
+    return [terms.numerator]
 
 
 def _lacks(metric: Metric, errored: pl.Expr) -> pl.Expr:
@@ -264,10 +267,14 @@ def _matches(metric: Metric, terms: Terms, frame: pl.DataFrame) -> NDArray[np.fl
 
 
 def _numbers(frame: pl.DataFrame, column: str) -> NDArray[np.float64]:
-    series = frame.get_column(column)
-    if not (series.dtype.is_numeric() or series.dtype in (pl.Boolean, pl.Null)):
-        raise UsageError(f"Column {column!r} holds {series.dtype}, not numbers; rate({column!r}, value) counts values.")
-    return series.cast(pl.Float64).to_numpy().copy()
+    _require_numbers(frame, column)
+    return frame.get_column(column).cast(pl.Float64).to_numpy().copy()
+
+
+def _require_numbers(frame: pl.DataFrame, column: str) -> None:
+    dtype = frame.schema[column]
+    if not (dtype.is_numeric() or dtype in (pl.Boolean, pl.Null)):
+        raise UsageError(f"Column {column!r} holds {dtype}, not numbers; rate({column!r}, value) counts values.")
 
 
 def _strata(frame: pl.DataFrame, over: Sequence[str]) -> tuple[Codes, NDArray[np.float64]]:

@@ -83,6 +83,11 @@ class Resampler:
         """Row numbers with whole clusters drawn with replacement."""
         return self._rows(self._draw_clusters(rng))
 
+    def without(self, cluster: int) -> Codes:
+        """Row numbers of all clusters but one, for the jackknife."""
+        kept = np.delete(np.arange(self.n_clusters), cluster)
+        return self._rows(concatenated_ranges(self._cluster_start[kept], self._cluster_length[kept]))
+
     def attempts(self, rng: np.random.Generator) -> Codes:
         """Row numbers with trials drawn with replacement inside each sample; every sample stays."""
         return self._rows(self._redraw(rng, np.arange(len(self._trial_start))))
