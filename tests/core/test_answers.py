@@ -83,7 +83,8 @@ def test_json_battery(case):
 
 WRAPPERS = [
     "{}", "{}.", "**{}**", "({})", "[{}]", "`{}`", "${}$", r"\boxed{{{}}}", r"$\boxed{{\text{{{}}}}}$", "Answer: {}",
-    "ANSWER: ${}$", "The answer is {}.", "**Answer:** ({})", "option {}", "I choose {}.", "So the correct answer is **{}**.",
+    "ANSWER: ${}$", "The answer is {}.", "**Answer:** ({})", "option {}", "I choose {}.",
+    "So the correct answer is **{}**.",
     "<answer>{}</answer>",
     "Some words first.\n\nAnswer: {}", "{} is correct.", "{}) it has a tail",
 ]  # fmt: skip

@@ -164,18 +164,26 @@ def _read_file(path: Path) -> pl.DataFrame:
 def _from_rows(rows: list[dict[str, Any]], path: Path) -> pl.DataFrame:
     import polars as pl
 
+    kinds: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        for field, value in row.items():
+            if value is not None and kinds.setdefault(field, kind := _kind(value)) != kind:
+                raise DataError(
+                    f"{path}, row {number}: field {field!r} is {shown(value)}, and was {kinds[field]} in the rows before; "
+                    "a column must be of one type."
+                )
     try:
         return pl.from_dicts(rows, infer_schema_length=None) if rows else pl.DataFrame()
     except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
-        kinds: dict[str, type] = {}
-        for number, row in enumerate(rows, 1):
-            for field, value in row.items():
-                if value is not None and kinds.setdefault(field, type(value)) is not type(value):
-                    raise DataError(
-                        f"{path}, row {number}: field {field!r} is {shown(value)}, and was {kinds[field].__name__} in "
-                        "the rows before; a column must be of one type."
-                    ) from error
         raise DataError(f"{path}: the rows make no table ({str(error).splitlines()[0]}).") from error
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, (int, float)):
+        return "a number"
+    return {str: "text", list: "an array", dict: "an object"}.get(type(value), type(value).__name__)
 
 
 def _from_json(value: Any, path: Path) -> pl.DataFrame:

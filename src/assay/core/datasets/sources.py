@@ -227,8 +227,12 @@ def _fetch(url: str, stream: IO[bytes], target: Path) -> None:
         with urllib.request.urlopen(request, timeout=_TIMEOUT) as reply:
             if begun and not (reply.status == 206 and f"bytes {begun}-" in reply.headers.get("Content-Range", "")):
                 stream.truncate(0)
+            left = int(reply.headers.get("Content-Length", 0))
             while chunk := reply.read(_CHUNK):
                 stream.write(chunk)
+                left -= len(chunk)
+            if left > 0:  # read() does not tell a connection that was cut from the end
+                raise http.client.IncompleteRead(b"", left)
     except urllib.error.HTTPError as error:
         if begun and error.code == 416:  # nothing is missing, or the file is another one now: the hash will tell
             return
