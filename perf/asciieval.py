@@ -1,7 +1,7 @@
 """Rendering beside a plain reading of the published renderer, and letters by probability beside generation.
 
-    python perf/asciieval.py                 # rendering: same pixels, how many times faster
-    python perf/asciieval.py --local smollm2 # and letter scoring with a model of this machine
+python perf/asciieval.py                 # rendering: same pixels, how many times faster
+python perf/asciieval.py --local smollm2 # and letter scoring with a model of this machine
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def rendering_side_by_side(count: int) -> bool:
     for item in items:
         rendering.png(item.art)
     seconds = time.perf_counter() - start
-    print(f"rendering and encoding {len(items)} drawings as PNG: {seconds:.2f} s ({seconds / len(items) * 1e3:.2f} ms each)")
+    each = seconds / len(items) * 1e3
+    print(f"rendering and encoding {len(items)} drawings as PNG: {seconds:.2f} s ({each:.2f} ms each)")
     return same == len(arts)
 
 

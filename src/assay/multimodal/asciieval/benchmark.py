@@ -112,7 +112,9 @@ def read_letter(output: Any, choices: Sequence[str], rule: str) -> tuple[str | N
         return scoring.letter_by_probability(output["probabilities"]), "probability"
     text = "None" if output is None else str(output)
     if rule == "probability":
-        raise DataError("This output is a text without probabilities; score it with answer=robust or answer=compatible.")
+        raise DataError(
+            "This output is a text without probabilities; score it with answer=robust or answer=compatible."
+        )
     if rule == "compatible":
         letter = scoring.letter_compatible(text, choices)
         return letter, "compatible" if letter else "unread"
@@ -153,8 +155,8 @@ class AsciiEval(Benchmark):
     extras = ("asciieval",)
     references = "references.json"
     metrics = (
-        macro("correct", over="concept", name="macro_accuracy", headline=True, bounds=(0, 1)),
-        mean("correct", name="micro_accuracy", bounds=(0, 1)),
+        macro("correct", over="concept", name="macro_accuracy", headline=True, bounds=(0, 1), by="task"),
+        mean("correct", name="micro_accuracy", bounds=(0, 1), by="task"),
         mean("answered", name="answer_rate", bounds=(0, 1)),
         rate("letter", "none", name="unread_rate", higher_is_better=False),
     )
@@ -207,13 +209,15 @@ class AsciiEval(Benchmark):
             raise unknown_name("answer rule", answer, scoring.RULES)
         if not 1 <= rotate <= len(scoring.LETTERS):
             raise UsageError(f"Option rotate={rotate} is not in 1 to 4: there are four choices to rotate.")
-        for option, value, allowed in (("images", images, ("render", "files")), ("image_order", image_order, ("first", "last"))):
-            if value not in allowed:
-                raise unknown_name(f"value of option {option}", value, allowed)
+        if images not in ("render", "files"):
+            raise unknown_name("value of option images", images, ("render", "files"))
+        if image_order not in ("first", "last"):
+            raise unknown_name("value of option image_order", image_order, ("first", "last"))
         self.source, self.split = data, split
-        self.modes: tuple[prompts.Mode, ...] = tuple(dict.fromkeys(names))
+        self.modes = tuple(dict.fromkeys(names))
         self.answer, self.rotate = answer, rotate
-        self.images, self.image_order = images, image_order
+        self.images = images
+        self.image_order: Literal["first", "last"] = image_order
         self.scale, self.longest, self.truncate = scale, longest, truncate
         self.temperature, self.max_tokens, self.system_prompt = temperature, max_tokens, system_prompt
         self._pictures: dict[str, bytes] = {}

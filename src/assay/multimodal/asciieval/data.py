@@ -21,7 +21,6 @@ from assay.core.errors import DataError, UsageError
 from assay.multimodal.asciieval.scoring import LETTERS, count_lines
 
 SHIPPED = "items.jsonl"
-_HUB_FILES = ("test.jsonl", "train.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +283,7 @@ class ItemSet:
         """
         if not item.image:
             raise DataError(f"Item {item.id}: field 'image_path' is empty; use images=render.")
-        for folder in (() if self.folder is None else (self.folder, self.folder / "img")):
+        for folder in () if self.folder is None else (self.folder, self.folder / "img"):
             path = folder / item.image
             if path.is_file():
                 return path.read_bytes()
@@ -364,7 +363,7 @@ def load(source: str | Path | None = None, split: str = "test") -> ItemSet:
         If a row is not in the published layout.
     """
     if source is None or str(source) == "shipped":
-        text = resources.files(__package__).joinpath(SHIPPED).read_text(encoding="utf-8")
+        text = resources.files("assay.multimodal.asciieval").joinpath(SHIPPED).read_text(encoding="utf-8")
         rows = ((number, json.loads(line)) for number, line in enumerate(text.splitlines(), 1))
         provenance = {
             "kind": "generated",
@@ -374,21 +373,38 @@ def load(source: str | Path | None = None, split: str = "test") -> ItemSet:
         }
         return ItemSet(_items(rows, SHIPPED), provenance)
     if str(source).startswith("hf:"):
-        path = _from_hub(str(source), split)
-        return ItemSet(read_items(path), _outside(path, str(source), "CC BY-NC 4.0"), path.parent)
+        return _from_hub(str(source), split)
     path = Path(source)
     if path.is_dir():
         files = [path / f"{split}.jsonl", *sorted(path.glob(f"{split}*.jsonl")), path / "items.jsonl"]
         found = next((file for file in files if file.is_file()), None)
         if found is None:
-            raise UsageError(f"Folder {path} holds neither {split}.jsonl nor items.jsonl; give the folder of the data set.")
+            raise UsageError(
+                f"Folder {path} holds neither {split}.jsonl nor items.jsonl; give the folder of the data set."
+            )
         path = found
     if not path.is_file():
-        raise UsageError(f"There is no data file or folder {str(source)!r}; give one, or hf:ASCIIEval/ASCIIEval, or nothing.")
+        raise UsageError(
+            f"There is no data file or folder {str(source)!r}; give one, or hf:ASCIIEval/ASCIIEval, or nothing."
+        )
     return ItemSet(read_items(path), _outside(path, str(path), "see its source"), path.parent)
 
 
+def _from_hub(name: str, split: str) -> ItemSet:
+    from assay.core.datasets import hub
+
+    data = hub(name, files=(f"{split}*.jsonl", f"*/{split}*.jsonl"), licence="CC BY-NC 4.0")
+    found = sorted(data.path.rglob(f"{split}*.jsonl")) if data.path is not None else []
+    if not found:
+        raise UsageError(f"{name} holds no {split}.jsonl; choose split=test or split=train.")
+    return ItemSet(read_items(found[0]), _outside(found[0], data.source or name, "CC BY-NC 4.0"), found[0].parent)
+
+
 def _outside(path: Path, source: str, licence: str) -> dict[str, Any]:
+    from assay.core.datasets import folder
+
+    if (path.parent / "manifest.json").is_file():
+        return folder(path.parent).info()
     return {"kind": "real", "source": source, "licence": licence, "fingerprint": _fingerprint(path.read_bytes())}
 
 

@@ -1,7 +1,7 @@
 """Drawings made from vector shapes: two styles, any length, four choices, and the same content at several sizes.
 
-A shape (`shapes.toml`) becomes a *drawing* by a random smooth deformation, so that two drawings of one concept differ as
-two hands would; a drawing becomes an ASCII *rendition* by height, style and noise. Tests hold whole drawings back.
+A shape (`shapes.toml`) becomes a *drawing* by a random smooth deformation, so that two drawings of one concept differ
+as two hands would; a drawing becomes an ASCII *rendition* by height, style and noise. Tests hold whole drawings back.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -59,7 +60,7 @@ class Shape:
 @lru_cache(maxsize=1)
 def shapes() -> tuple[Shape, ...]:
     """The shapes that come with the package, in the order of their file."""
-    text = resources.files(__package__).joinpath("shapes.toml").read_text(encoding="utf-8")
+    text = resources.files("assay.multimodal.asciieval").joinpath("shapes.toml").read_text(encoding="utf-8")
     return tuple(
         Shape(klass, group, concept, parse_strokes(drawn, f"shapes.toml, {concept}"))
         for klass, groups in tomllib.loads(text).items()
@@ -121,7 +122,7 @@ def _dense(points: NDArray[np.float64], closed: bool) -> NDArray[np.float64]:
     """Points every few units along straight edges, so that a deformation bends them too."""
     ends = np.vstack((points, points[:1])) if closed else points
     parts = []
-    for a, b in zip(ends, ends[1:]):
+    for a, b in pairwise(ends):
         steps = max(1, int(np.hypot(*(b - a)) / 6))
         parts.append(a + (b - a) * np.linspace(0, 1, steps, endpoint=False)[:, None])
     return np.vstack([*parts, ends[-1:]])
@@ -159,20 +160,22 @@ class Drawing:
     def strokes(self) -> tuple[Stroke, ...]:
         """The deformed strokes; a function of concept and number alone."""
         rng = np.random.default_rng(_stable_seed(self.id))
-        stretch = rng.uniform((0.74, 0.8), (1.0, 1.0))
-        slant, turn = rng.uniform(-0.14, 0.14), np.radians(rng.uniform(-7, 7))
+        stretch = rng.uniform((0.6, 0.66), (1.0, 1.0))
+        slant, turn = rng.uniform(-0.28, 0.28), np.radians(rng.uniform(-13, 13))
         mirror = -1.0 if rng.random() < 0.5 and self.shape.concept != "question" else 1.0
-        wave, length, phase = rng.uniform(0.5, 2.6, 2), rng.uniform(0.6, 1.4, 2), rng.uniform(0, 2 * np.pi, 2)
+        wave, length, phase = rng.uniform(0.5, 4.5, 2), rng.uniform(0.5, 1.5, 2), rng.uniform(0, 2 * np.pi, 2)
         linear = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]]) @ np.array(
             [[mirror * stretch[0], slant], [0.0, stretch[1]]]
         )
         moved = []
-        for stroke in self.shape.strokes:
-            points = stroke.points + wave * np.sin(
-                stroke.points[:, ::-1] / 100 * 2 * np.pi * length + phase
-            )
-            points = points + rng.normal(0, 0.9, 2)
-            moved.append(Stroke((points - 50) @ linear.T, stroke.closed, stroke.darkness, stroke.solid))
+        for place, stroke in enumerate(self.shape.strokes):
+            # Hands leave details out, but never what a drawing begins with.
+            left_out = rng.random() < 0.12 and place > 1 and len(self.shape.strokes) > 4
+            bent = stroke.points + wave * np.sin(stroke.points[:, ::-1] / 100 * 2 * np.pi * length + phase)
+            centre = bent.mean(axis=0)
+            bent = centre + (bent - centre) * rng.uniform(0.88, 1.12) + rng.normal(0, 1.5, 2)
+            if not left_out:
+                moved.append(Stroke((bent - 50) @ linear.T, stroke.closed, stroke.darkness, stroke.solid))
         everything = np.vstack([stroke.points for stroke in moved])
         low, high = everything.min(axis=0), everything.max(axis=0)
         shift, size = (low + high) / 2, float(np.max(high - low))
@@ -393,7 +396,8 @@ def generate(
         for turn, number in enumerate(drawings):
             drawing = Drawing(shape, number)
             if crossed:
-                plan += [(drawing, height, style) for height in heights for style in dict.fromkeys(styles)]
+                kinds: list[Style] = list(dict.fromkeys(styles))
+                plan += [(drawing, height, style) for height in heights for style in kinds]
             else:
                 # Another start for each concept, and a turn of heights after each round of styles: no size or style
                 # stands for a concept, and no style for a size.
@@ -411,9 +415,7 @@ def generate(
         choices = pick_choices(shape.concept, groups[shape.group], classes[shape.klass], rng, int(answer))
         fields: dict[str, Any] = {"drawing": drawing.id, "height": height}
         name = f"{shape.key}-{drawing.number}-{height}-{style}".replace(" ", "_")
-        items.append(
-            Item(name, art, choices, int(answer), shape.klass, shape.group, shape.concept, style, "", fields)
-        )
+        items.append(Item(name, art, choices, int(answer), shape.klass, shape.group, shape.concept, style, "", fields))
     return items
 
 

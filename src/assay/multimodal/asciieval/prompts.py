@@ -123,7 +123,7 @@ def parse(messages: Sequence[Mapping[str, Any]]) -> Question:
         If the last message is not such a question: methods of this benchmark answer nothing else.
     """
     content = messages[-1].get("content") if messages else None
-    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    parts: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
     text = "".join(part["text"] for part in parts if part.get("type") == "text")
     png = None
     for part in parts:
@@ -131,7 +131,9 @@ def parse(messages: Sequence[Mapping[str, Any]]) -> Question:
             png = base64.b64decode(part["image_url"]["url"].partition("base64,")[2])
     options = _OPTIONS.search(text)
     if options is None:
-        raise UsageError("The methods of asciieval answer this benchmark's own questions only; ask a chat model instead.")
+        raise UsageError(
+            "The methods of asciieval answer this benchmark's own questions only; ask a chat model instead."
+        )
     head = text[: options.start()]
     _, mark, art = head.partition(_ART)
     return Question(art if mark else None, png, options.groups())

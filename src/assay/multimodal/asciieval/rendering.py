@@ -77,7 +77,7 @@ DEFAULT = RenderOptions()
 
 @dataclass(frozen=True, slots=True)
 class _Glyphs:
-    """Ink of the printable characters, (94, height, width) uint8 with 255 = ink, ``left`` pixels right of their origin."""
+    """Ink of the printable characters, (94, height, width) uint8, 255 = ink, ``left`` pixels right of their origin."""
 
     ink: NDArray[np.uint8]
     left: int
@@ -101,12 +101,14 @@ def open_font(font: str | Path | None = None, size: int = 18) -> ImageFont.FreeT
     if size < 1:
         raise UsageError(f"Font size {size} is not a positive number of pixels.")
     if font is None:
-        packed = resources.files(__package__).joinpath("DejaVuSansMono.ttf.gz").read_bytes()
+        packed = resources.files("assay.multimodal.asciieval").joinpath("DejaVuSansMono.ttf.gz").read_bytes()
         return fonts.truetype(io.BytesIO(gzip.decompress(packed)), size)
     try:
         return fonts.truetype(str(font), size)
     except OSError:
-        raise UsageError(f"Font file {str(font)!r} cannot be read; give a TrueType file, or none for DejaVu Sans Mono.") from None
+        raise UsageError(
+            f"Font file {str(font)!r} cannot be read; give a TrueType file, or none for DejaVu Sans Mono."
+        ) from None
 
 
 @lru_cache(maxsize=8)
@@ -203,7 +205,7 @@ def _ink(art: str, options: RenderOptions) -> NDArray[np.uint8]:
     codes: list[NDArray[np.intp]] = []
     others: list[tuple[int, str]] = []
     for number, line in enumerate(lines):
-        if not line or line.isspace() and "\t" not in line:
+        if not line or (line.isspace() and "\t" not in line):
             continue
         if not glyphs.fixed or not _plain(line):
             others.append((number, line))
@@ -224,7 +226,7 @@ def _ink(art: str, options: RenderOptions) -> NDArray[np.uint8]:
         right, bottom = min(right, CANVAS[0]), min(bottom, CANVAS[1])
     if right * bottom > _LIMIT:
         raise DataError(
-            f"The drawing would need {right} x {bottom} pixels, more than {_LIMIT:,} in all; render it with truncate=True."
+            f"The drawing would need {right} x {bottom} pixels, more than {_LIMIT:,} in all; use truncate=True."
         )
 
     # Painted a little larger than needed, so that glyphs may hang over the edge that cuts them.
@@ -332,4 +334,3 @@ def png(art: str, options: RenderOptions = DEFAULT) -> bytes:
 def cached_png(art: str, options: RenderOptions = DEFAULT) -> bytes:
     """`png`, remembered: several attempts and modes show the same picture."""
     return png(art, options)
-

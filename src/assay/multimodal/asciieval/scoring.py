@@ -8,7 +8,7 @@ unread rather than guess; ``probability`` takes the largest of four first-token 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -74,7 +74,9 @@ def letter_by_probability(probabilities: Sequence[float]) -> str | None:
         If there are not four numbers, or one is negative or not a number.
     """
     if len(probabilities) != len(LETTERS) or not all(p >= 0 for p in probabilities):
-        raise UsageError(f"Four probabilities, one for each of {', '.join(LETTERS)}, are needed, not {probabilities!r}.")
+        raise UsageError(
+            f"Four probabilities, one for each of {', '.join(LETTERS)}, are needed, not {probabilities!r}."
+        )
     best = max(probabilities)
     return LETTERS[list(probabilities).index(best)] if best > 0 else None
 
@@ -145,11 +147,12 @@ def accuracy_report(records: Iterable[Mapping[str, object]], score: str = "score
         for r in records
     ]
 
-    def within(place: int) -> dict[str, Accuracy]:
-        names = sorted({row[place] for row in rows})
-        return {name: _accuracy((row[2], row[3]) for row in rows if row[place] == name) for name in names}
+    def within(kind: Callable[[tuple[str, str, tuple[str, str], float]], str]) -> dict[str, Accuracy]:
+        names = sorted({kind(row) for row in rows})
+        return {name: _accuracy((row[2], row[3]) for row in rows if kind(row) == name) for name in names}
 
-    return Report(_accuracy((row[2], row[3]) for row in rows), within(1), within(0))
+    overall = _accuracy((row[2], row[3]) for row in rows)
+    return Report(overall, within(lambda row: row[1]), within(lambda row: row[0]))
 
 
 @dataclass(frozen=True, slots=True)

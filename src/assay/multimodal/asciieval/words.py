@@ -11,41 +11,15 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+import tomllib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cache
 from importlib import resources
+from itertools import pairwise
 
 _LOWER, _UPPER, _UPPER_INSIDE, _LOWER_FIRST = 1, 2, 4, 8
-
-_ABBREVIATIONS = frozenset(
-    """
-    a.a a.c a.d a.g a.h a.m a.m.e a.s a.t adm ala ariz aug ave b.f b.v bros c c.i.t c.o.m.b c.v calif chg cie co
-    col colo conn corp cos ct d d.c d.h d.w dec dr e e.f e.h e.l e.m f f.g f.j feb fla fri ft g g.d g.f g.k ga
-    gen h h.c h.f h.m i.m.s ill inc j.b j.c j.j j.k j.p j.r jan jr k kan ky l l.a l.f l.p lt ltd m m.b.a m.d.c
-    m.j maj messrs mg mich minn mr mrs ms n n.c n.d n.h n.j n.m n.v n.y nev nov oct ok okla ore p p.a.m p.m pa
-    ph.d prof r r.a r.h r.i r.j r.k r.t rep reps s s.a s.a.y s.c s.g s.p.a s.s sen sep sept sr st sw t t.j tenn
-    tues u.k u.n u.s u.s.a u.s.s.r v va vs vt w w.c w.r w.va w.w wash wed wis yr
-    """.split()
-) | {". . "}
-_STARTERS = frozenset(
-    """
-    according although among both but despite even he however i if in indeed instead it many meanwhile moreover
-    most nevertheless nonetheless nor sales separately similarly since so some the there these they this though
-    thus under when while yet
-    """.split()
-)
-_COLLOCATIONS = frozenset(
-    """
-    ##number##/abreast ##number##/aes ##number##/business ##number##/cbot ##number##/colgate
-    ##number##/commodities ##number##/cooper ##number##/corrections ##number##/credit ##number##/dividend
-    ##number##/financing ##number##/genentech ##number##/henley ##number##/insider ##number##/international
-    ##number##/leisure ##number##/letters ##number##/notable ##number##/pay-fone ##number##/pegasus
-    ##number##/pepper ##number##/review ##number##/rj ##number##/wedgestone ##number##/who ##number##/zimmer
-    b/edelman b/levine b/smith b/stewart b/wigton i/magnin i/toussie j/aron j/fialka j/walter o/ludcke
-    """.split()
-)
 
 _NONWORD = r"""[)";}\]*:@'({\[\u2018\u2019\u201c\u201d\xab\xbb?!]"""
 _MULTI = r"(?:-{2,}|\.{2,}|(?:\.\s){2,}\.)"
@@ -61,12 +35,20 @@ _ASCII_SPACE = " \t\n\r\x0b\x0c"
 
 
 @cache
+def _learnt(name: str) -> frozenset[str]:
+    text = resources.files("assay.multimodal.asciieval").joinpath("sentence_words.toml").read_text(encoding="utf-8")
+    return frozenset(tomllib.loads(text)[name].split())
+
+
+@cache
 def _evidence() -> array[int]:
-    packed = resources.files(__package__).joinpath("sentence_evidence.gz").read_bytes()
+    packed = resources.files("assay.multimodal.asciieval").joinpath("sentence_evidence.gz").read_bytes()
     table = array("I")
     table.frombytes(gzip.decompress(packed))
     if table.itemsize != 4:
-        raise OSError("sentence_evidence.gz holds 32-bit numbers, and this platform's array type 'I' is of another size.")
+        raise OSError(
+            "sentence_evidence.gz holds 32-bit numbers, and this platform's array type 'I' is of another size."
+        )
     if memoryview(b"\1\0").cast("H")[0] != 1:
         table.byteswap()
     return table
@@ -104,7 +86,7 @@ def _first_look(token: str) -> tuple[bool, bool]:
         return False, True
     if token.endswith(".") and not token.endswith(".."):
         stem = token[:-1].lower()
-        if stem in _ABBREVIATIONS or stem.rsplit("-", 1)[-1] in _ABBREVIATIONS:
+        if {stem, stem.rsplit("-", 1)[-1]} & _learnt("abbreviations"):
             return False, True
         return True, False
     return False, False
@@ -120,11 +102,13 @@ def _ends_sentence(token: str, following: str) -> bool:
         kind = kind[:-1]
     if _first_look(following)[0] and len(next_kind) > 1 and next_kind.endswith("."):
         next_kind = next_kind[:-1]
-    if f"{kind}/{next_kind}" in _COLLOCATIONS:
+    if f"{kind}/{next_kind}" in _learnt("collocations"):
         return False
     initial = bool(_INITIAL.match(token))
-    if short and not initial and (
-        _starts_sentence(following, next_kind) or (following[0].isupper() and next_kind in _STARTERS)
+    if (
+        short
+        and not initial
+        and (_starts_sentence(following, next_kind) or (following[0].isupper() and next_kind in _learnt("starters")))
     ):
         return True
     if initial or kind == "##number##":
@@ -139,7 +123,7 @@ def _ends_sentence(token: str, following: str) -> bool:
 def _breaks(context: str) -> bool:
     """Whether a short context (word, end mark, what follows) holds a sentence end before its last token."""
     tokens = [token for line in context.split("\n") if line.strip() for token in _PIECES.findall(line)]
-    return any(_ends_sentence(a, b) for a, b in zip(tokens, tokens[1:]))
+    return any(_ends_sentence(a, b) for a, b in pairwise(tokens))
 
 
 def _ends(text: str) -> Iterator[tuple[re.Match[str], str]]:
