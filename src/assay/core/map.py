@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 
 from assay.core.benchmark import Benchmark
+from assay.core.cache import cache_folder
 from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.executors.local import ContextThreads, metered_call
 from assay.core.executors.pool import Pool
 from assay.core.journal import Journal, read_arrays
 from assay.core.metering import RunScope, current_scope
 from assay.core.registry import benchmark_class, resolve, typed_options
-from assay.core.run import cache_folder, in_thread
+from assay.core.run import in_thread
 
 
 class MapError(AssayError):
@@ -156,8 +157,11 @@ def make(name: str, out: Path | str, **options: Any) -> Path:
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     typed = typed_options(fn, options, f"recipe {name!r}", skip=1)
+    manifest = folder / "manifest.json"
+    before = manifest.stat().st_mtime_ns if manifest.exists() else None
     fn(folder, **typed)
-    if not (folder / "manifest.json").exists():
+    # A recipe that counts and audits writes its own.
+    if not manifest.exists() or manifest.stat().st_mtime_ns == before:
         from assay.core.datasets import write_manifest
 
         write_manifest(folder, recipe=f"{cls.name}.{short}", options={k: str(v) for k, v in typed.items()})

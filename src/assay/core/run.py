@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import msgspec
 
 from assay.core.benchmark import Benchmark, Task
+from assay.core.cache import cache_folder
 from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.execute import Place, TaskRunner, make_runners, overrides, tasks_by_name
 from assay.core.executors.local import Job, LocalExecutor, portable
@@ -61,12 +62,6 @@ class ProgressState:
 def runs_folder() -> Path:
     """Where runs go: ``$ASSAY_RUNS``, else ./runs."""
     return Path(os.environ.get("ASSAY_RUNS") or "runs")
-
-
-def cache_folder() -> Path:
-    """Where caches go: ``$ASSAY_CACHE``, else assay's folder of the user's cache."""
-    named = os.environ.get("ASSAY_CACHE")
-    return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay"
 
 
 class _Sink:
@@ -339,6 +334,7 @@ def run(
         "seed": seed,
         "attempts": attempts,
         "selection": asdict(selection),
+        "selection_rule": _rule(ready, selection),
         "skipped_tasks": ready.skipped,
         "data": dict(bench.data()),
         "parent": parent,
@@ -354,6 +350,15 @@ def run(
     if ready.outputs is not None and (files := getattr(ready.system, "artifacts", None)) is not None:
         _adopt(files, path / "artifacts")
     return _carry_out(store, info, ready, loading, engine)
+
+
+def _rule(ready: Prepared, selection: Selection) -> dict[str, str]:
+    """How the limit chose samples, a task, in words."""
+    if selection.limit is None:
+        return {}
+    from assay.core.datasets import limit_rule
+
+    return {name: limit_rule(selection.limit, len(plan.ids)) for name, plan in ready.plan.tasks.items()}
 
 
 def _adopt(source: Path, target: Path) -> None:
