@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
@@ -45,12 +45,62 @@ class PosteriorFrontier:
     per_problem: np.ndarray
 
 
-def beta_posterior(successes: np.ndarray, attempts: np.ndarray, prior: tuple[float, float] = JEFFREYS):
-    """Parameters (a, b) of the Beta posterior of a success rate."""
-    if min(prior) <= 0:
+Prior = tuple[float, float] | Literal["empirical"]
+
+
+def beta_posterior(
+    successes: np.ndarray, attempts: np.ndarray, prior: Prior = JEFFREYS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters (a, b) of the Beta posterior of success rates.
+
+    Parameters
+    ----------
+    successes, attempts
+        (M, P) for strategies and problems.
+    prior
+        Parameters of a Beta prior, or ``empirical``: fitted to each strategy's own problems by `fit_prior`.
+    """
+    successes, attempts = np.atleast_2d(np.asarray(successes, float)), np.atleast_2d(np.asarray(attempts, float))
+    if prior == "empirical":
+        fitted = np.array([fit_prior(s, n) for s, n in zip(successes, attempts, strict=True)])
+        a0, b0 = fitted[:, :1], fitted[:, 1:]
+    elif min(prior) <= 0:  # pyright: ignore[reportArgumentType]
         raise UsageError(f"A Beta prior has two parameters above 0; got {prior}.")
-    successes, attempts = np.asarray(successes, float), np.asarray(attempts, float)
-    return prior[0] + successes, prior[1] + attempts - successes
+    else:
+        a0, b0 = prior
+    return a0 + successes, b0 + attempts - successes
+
+
+def fit_prior(successes: np.ndarray, attempts: np.ndarray) -> tuple[float, float]:
+    """Beta distribution of the success rates of one strategy over problems: maximum of the beta-binomial likelihood.
+
+    Searched over mean and concentration a + b in [0.02, 2000]; where all problems agree the concentration stops there.
+
+    Parameters
+    ----------
+    successes, attempts
+        (P,).
+    """
+    from scipy.optimize import minimize
+    from scipy.special import betaln, expit, logit
+
+    share = (successes.sum() + 0.5) / (attempts.sum() + 1)
+
+    def loss(x: np.ndarray) -> float:
+        mean, size = expit(x[0]), np.exp(x[1])
+        a, b = mean * size, (1 - mean) * size
+        return -float((betaln(a + successes, b + attempts - successes) - betaln(a, b)).sum())
+
+    bounds = ((-12.0, 12.0), (np.log(0.02), np.log(2000.0)))
+    found = min(
+        (
+            minimize(loss, np.array([logit(share), start]), bounds=bounds, method="L-BFGS-B")
+            for start in (-1.0, 1.0, 4.0)
+        ),
+        key=lambda result: result.fun,
+    )
+    mean, size = float(expit(found.x[0])), float(np.exp(found.x[1]))
+    return mean * size, (1 - mean) * size
 
 
 def mean_inverse_rate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -60,7 +110,7 @@ def mean_inverse_rate(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(a > 1, (a + b - 1) / np.where(a > 1, a - 1, 1), np.inf)
 
 
-def posterior(cop: CostOfPass, prior: tuple[float, float] = JEFFREYS, level: float = 0.95) -> pl.DataFrame:
+def posterior(cop: CostOfPass, prior: Prior = JEFFREYS, level: float = 0.95) -> pl.DataFrame:
     """Success rate and cost-of-pass of every strategy and problem with credible intervals.
 
     Returns
@@ -89,7 +139,7 @@ def posterior(cop: CostOfPass, prior: tuple[float, float] = JEFFREYS, level: flo
 
 
 def posterior_frontier(
-    cop: CostOfPass, models: Iterable[str] | None = None, prior: tuple[float, float] = JEFFREYS, nodes: int = 24
+    cop: CostOfPass, models: Iterable[str] | None = None, prior: Prior = JEFFREYS, nodes: int = 24
 ) -> PosteriorFrontier:
     """Confidence-adjusted frontier: expectations under the posterior instead of minima of estimates.
 
@@ -103,7 +153,7 @@ def posterior_frontier(
     models
         As in ``CostOfPass.frontier``.
     prior
-        Beta prior of a success rate.
+        See `beta_posterior`; where most cells have no success at all the answer hangs on it, so try several.
     nodes
         Quadrature points an interval.
     """

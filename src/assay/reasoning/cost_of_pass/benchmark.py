@@ -187,7 +187,7 @@ class CostOfPassBenchmark(Benchmark):
         function(
             "cost_of_pass",
             mean_cost_of_pass,
-            ("correct", "cost", "expert_cost"),
+            ("correct", "cost", "expert_cost", "index"),
             higher_is_better=False,
             error=None,
             headline=True,
@@ -199,24 +199,17 @@ class CostOfPassBenchmark(Benchmark):
         rate("stop_reason", "length", name="cut_by_length", higher_is_better=False),
     )
     analyses = {
-        name: f"{_ROOM}.analyses:{name}"
-        for name in (
-            "frontier",
-            "table",
-            "progress",
-            "essentialness",
-            "technique_gain",
-            "reprice",
-            "winners",
-            "pareto",
-            "bootstrap",
-            "posterior",
-            "expert_sensitivity",
-            "routing",
-            "sensitivity",
-            "alerts",
-        )
-    }
+        **{
+            name: f"{_ROOM}.analyses:{name}"
+            for name in (
+                "frontier", "table", "progress", "essentialness", "technique_gain", "winners", "pareto", "bootstrap",
+            )
+        },
+        **{
+            name: f"{_ROOM}.assumptions:{name}"
+            for name in ("reprice", "posterior", "expert_sensitivity", "routing", "sensitivity")
+        },
+    }  # fmt: skip
     recipes = {
         "reproduce": f"{_ROOM}.reproduce:reproduce",
         "export": f"{_ROOM}.recipes:export",

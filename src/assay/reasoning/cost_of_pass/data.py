@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from assay.core.datasets import hub, read_json, read_jsonl, read_table
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.reasoning.cost_of_pass.sampling import published_sample
 
@@ -72,6 +73,12 @@ class DataSet:
     source: str
     licence: str
     part: str | None = None
+
+    @property
+    def hub(self) -> str | None:
+        """Name on the Hugging Face hub."""
+        head = self.source.split(" ")[0]
+        return head if head.startswith("hf:") else None
 
 
 def digest(text: str) -> str:
@@ -144,9 +151,9 @@ BASIC, KNOWLEDGE, COMPLEX = "basic quantitative", "knowledge", "complex quantita
 DATA_SETS: Mapping[str, DataSet] = {
     data_set.name: data_set
     for data_set in (
-        DataSet("addition", "TwoDigitAddition", BASIC, "math", "number", _addition, "made by assay", "Apache-2.0"),
-        DataSet("gsm8k", "GSM8K", BASIC, "math", "number", _gsm8k, "hf:openai/gsm8k (main, test)", "MIT", "test"),
-        DataSet("bbq", "BBQ", KNOWLEDGE, "letter", "letter", _bbq, "hf:Elfsong/BBQ (all splits)", "CC-BY-4.0"),
+        DataSet("addition", "TwoDigitAddition", BASIC, "math", "number", _addition, "sums of two numbers",
+        "Apache-2.0"), DataSet("gsm8k", "GSM8K", BASIC, "math", "number", _gsm8k, "hf:openai/gsm8k (main, test)", "MIT",
+        "test"), DataSet("bbq", "BBQ", KNOWLEDGE, "letter", "letter", _bbq, "hf:Elfsong/BBQ (all splits)", "CC-BY-4.0"),
         DataSet(
             "gpqa_diamond", "GPQA_Diamond", KNOWLEDGE, "letter", "letter", _gpqa,
             "hf:Idavidrein/gpqa (gpqa_diamond; behind a form, not to be passed on)", "CC-BY-4.0", "diamond",
@@ -156,7 +163,8 @@ DATA_SETS: Mapping[str, DataSet] = {
             "test",
         ),
         DataSet(
-            "aime_2024", "AIME_2024", COMPLEX, "math", "number", _aime, "AIME 2024 I and II, 30 problems", "MAA",
+            "aime_2024", "AIME_2024", COMPLEX, "math", "number", _aime,
+            "hf:HuggingFaceH4/aime_2024 (AIME 2024 I and II, 30 problems)", "MAA",
         ),
     )
 }  # fmt: skip
@@ -202,7 +210,7 @@ def load(
         See `data_set`.
     source
         Folder that holds a file or folder named after the data set (here or in the published records), or such a file
-        itself. None = made on the spot, which only addition can be.
+        itself; or ``hub``: fetched from the Hugging Face hub. None = made on the spot, which only addition can be.
     n
         Problems to sample by the published rule; None = all.
     context_condition
@@ -216,7 +224,7 @@ def load(
         A row that lacks a field, an empty question or target, one id twice: with file and line.
     """
     chosen = data_set(name)
-    found = None if source is None else find(chosen, Path(source))
+    found = place(chosen, source)
     if found is None:
         if chosen.name != "addition":
             raise UsageError(
@@ -237,6 +245,15 @@ def load(
     if n is not None:
         problems = [problems[i] for i in published_sample(n, len(problems))]
     return problems
+
+
+def place(chosen: DataSet, source: str | os.PathLike[str] | None) -> Path | None:
+    """Where a data set lies: found in a folder, fetched from the hub, or None."""
+    if source is None:
+        return None
+    if source == "hub":
+        return hub(chosen.hub, licence=chosen.licence).path if chosen.hub else None
+    return find(chosen, Path(source))
 
 
 def find(chosen: DataSet, source: Path) -> Path | None:
@@ -267,12 +284,12 @@ def files(chosen: DataSet, found: Path) -> list[Path]:
         return [found]
     splits = found / "dataset_dict.json"
     if splits.is_file():
-        names = json.loads(splits.read_text(encoding="utf-8"))["splits"]
+        names = read_json(splits)["splits"]
         names = [name for name in names if chosen.part is None or name == chosen.part] or names
         return [path for name in names for path in files(chosen, found / name)]
     state = found / "state.json"
     if state.is_file():
-        return [found / entry["filename"] for entry in json.loads(state.read_text(encoding="utf-8"))["_data_files"]]
+        return [found / entry["filename"] for entry in read_json(state)["_data_files"]]
     every = sorted(p for p in found.rglob("*") if p.suffix in SUFFIXES and "cache" not in p.name)
     right = [p for p in every if chosen.part and chosen.part in str(p.relative_to(found)).lower()]
     if not (right or every):
@@ -307,61 +324,12 @@ def _problems(chosen: DataSet, found: Path) -> list[Problem]:
 
 def rows(path: Path) -> Iterator[tuple[str, Row]]:
     """(place, row) of a data file."""
-    if path.suffix in (".jsonl", ".json"):
-        yield from _json_rows(path)
+    if path.suffix == ".jsonl":
+        for line, row in read_jsonl(path):
+            yield f"{path}, line {line}", row
         return
-    import polars as pl
-
-    try:
-        if path.suffix == ".arrow":
-            frame = _arrow(path)
-        elif path.suffix == ".parquet":
-            frame = pl.read_parquet(path)
-        elif path.suffix == ".csv":
-            frame = pl.read_csv(path, infer_schema=False)
-        else:
-            raise UsageError(f"{path}: a data file ends in {', '.join(SUFFIXES)}.")
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path}: not readable ({str(error).splitlines()[0]}).") from None
-    for line, row in enumerate(frame.iter_rows(named=True), 1):
+    for line, row in enumerate(read_table(path).iter_rows(named=True), 1):
         yield f"{path}, row {line}", row
-
-
-def _arrow(path: Path):
-    import polars as pl
-
-    # `datasets` writes streams; other tools write files, which begin with a magic word.
-    with path.open("rb") as file:
-        is_file = file.read(6) == b"ARROW1"
-    return pl.read_ipc(path) if is_file else pl.read_ipc_stream(path)
-
-
-def _json_rows(path: Path) -> Iterator[tuple[str, Row]]:
-    with path.open(encoding="utf-8") as file:
-        if path.suffix == ".json":
-            try:
-                content = json.load(file)
-            except ValueError as error:
-                raise DataError(f"{path}: not JSON ({error}).") from None
-            if not isinstance(content, list):
-                raise DataError(f"{path}: a list of rows is needed; got {type(content).__name__}.")
-            for line, row in enumerate(content, 1):
-                yield _checked(f"{path}, entry {line}", row)
-            return
-        for line, text in enumerate(file, 1):
-            if not text.strip():
-                continue
-            try:
-                row = json.loads(text)
-            except ValueError as error:
-                raise DataError(f"{path}, line {line}: not JSON ({error}).") from None
-            yield _checked(f"{path}, line {line}", row)
-
-
-def _checked(where: str, row: Any) -> tuple[str, Row]:
-    if not isinstance(row, Mapping):
-        raise DataError(f"{where}: an object is needed; got {type(row).__name__}.")
-    return where, row
 
 
 def fingerprint(problems: Sequence[Problem]) -> str:
@@ -384,19 +352,18 @@ def read_problems(chosen: DataSet, path: Path) -> list[Problem]:
     return _problems(chosen, path)
 
 
-def available(folder: str | os.PathLike[str] | None) -> list[str]:
-    """Data sets that can be had: addition, and what the folder holds."""
-    if folder is None:
+def available(source: str | os.PathLike[str] | None) -> list[str]:
+    """Data sets that can be had without asking: addition, and what a folder holds."""
+    if source is None or source == "hub":
         return ["addition"]
-    return [name for name, one in DATA_SETS.items() if name == "addition" or find(one, Path(folder)) is not None]
+    return [name for name, one in DATA_SETS.items() if name == "addition" or find(one, Path(source)) is not None]
 
 
-def provenance(chosen: Sequence[DataSet], folder: str | os.PathLike[str] | None) -> dict[str, Any]:
+def provenance(chosen: Sequence[DataSet], source: str | os.PathLike[str] | None) -> dict[str, Any]:
     """Kind, source and licence of data sets in use."""
-    read = {one.name: folder is not None and find(one, Path(folder)) is not None for one in chosen}
-    made = [one.name for one in chosen if one.name == "addition" and not read[one.name]]
+    made = {one.name for one in chosen if one.name == "addition" and place(one, source) is None}
     return {
         "kind": "generated" if len(made) == len(chosen) else "real",
-        "source": {one.name: str(folder) + " of " + one.source if read[one.name] else one.source for one in chosen},
+        "source": {one.name: "made by assay" if one.name in made else f"{source}: {one.source}" for one in chosen},
         "licence": {one.name: one.licence for one in chosen},
     }

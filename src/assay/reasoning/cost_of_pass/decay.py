@@ -45,7 +45,7 @@ class HalfLife:
     residual: float
 
 
-def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95) -> HalfLife:
+def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95, interval: bool = True) -> HalfLife:
     """Least squares of a exp(-b t) + c with b > 0.
 
     For a given b the best a and c are linear, so only b is searched: on a logarithmic grid, then refined. That finds
@@ -55,8 +55,8 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
     ----------
     months, values
         (n,), n >= 3 different times.
-    level
-        Coverage of the interval.
+    level, interval
+        Coverage of the interval; False = none is needed.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
     if flat:
         return HalfLife(scaled, b, c, math.inf, math.nan, math.inf, n, math.sqrt(rss / n))
     half = math.log(2) / b
-    if n < 4:
+    if n < 4 or not interval:
         return HalfLife(scaled, b, c, half, math.nan, math.nan, n, math.sqrt(rss / n))
     limit = rss * (1 + float(fisher.ppf(level, 1, n - 3)) / (n - 3))
     slow = _crossing(loss, log_b, grid[0], limit)

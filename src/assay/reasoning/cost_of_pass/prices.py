@@ -307,7 +307,7 @@ class PriceBook:
         subject = calls.filter(pl.col("role") == "subject")
         costs = subject.select("row", self._costs(subject, on, batch).alias("cost"))
         sums = costs.group_by("row").agg(pl.col("cost").sum())
-        return records.select(rows).join(sums, on="row", how="left", maintain_order="left")["cost"].fill_null(0.0)
+        return records.select(rows).join(sums, on="row", how="left", maintain_order="left")["cost"]
 
     def _costs(self, tokens: pl.DataFrame, on: date | None, batch: bool) -> pl.Series:
         """USD of each row, priced a model at a time."""

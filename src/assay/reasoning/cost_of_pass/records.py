@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import AssayError, DataError, UsageError
 
 if TYPE_CHECKING:
     from assay.reasoning.cost_of_pass.prices import PriceBook
@@ -62,11 +62,40 @@ def _of_runs(runs: Any) -> pl.DataFrame:
     frame = runs.records
     if "system" not in frame.columns:
         frame = frame.with_columns(pl.lit(str(runs.system)).alias("system"))
+    frame = _with_first_calls(runs, frame)
     facts = getattr(runs, "systems", None)
     if not isinstance(facts, pl.DataFrame) or "run" not in frame.columns or "run" not in facts.columns:
         return frame
     extra = [name for name in ("family", "release_date") if name in facts.columns and name not in frame.columns]
     return frame.join(facts.select("run", *extra).unique("run"), on="run", how="left") if extra else frame
+
+
+def _with_first_calls(runs: Any, frame: pl.DataFrame) -> pl.DataFrame:
+    """Records of re-scored runs with the calls of the run that was scored again: judging asks the system nothing."""
+    from assay.core.results import Run
+
+    several = isinstance(runs, Sequence)
+    for run in runs if several else [runs]:
+        origin, info = run, getattr(run, "info", {})
+        while (parent := origin.info.get("parent") if hasattr(origin, "info") else None) is not None:
+            try:
+                origin = Run(parent["path"])
+            except (AssayError, OSError):
+                raise DataError(
+                    f"Run {info.get('id')} was scored again from {parent['path']}, which is gone, and with it what its "
+                    "answers cost; keep that folder."
+                ) from None
+        if origin is run:
+            continue
+        key = ["task", "sample", "attempt"]
+        first = origin.records.select(*key, pl.col("calls").alias("first_calls"))
+        mine = pl.col("run") == run.id if several else pl.lit(True)
+        frame = (
+            frame.join(first, on=key, how="left", maintain_order="left")
+            .with_columns(pl.when(mine).then(pl.coalesce("first_calls", "calls")).otherwise("calls").alias("calls"))
+            .drop("first_calls")
+        )
+    return frame
 
 
 def subject_totals(frame: pl.DataFrame) -> pl.DataFrame:
@@ -81,7 +110,7 @@ def subject_totals(frame: pl.DataFrame) -> pl.DataFrame:
     -------
     DataFrame
         One row a record, in order: prompt_tokens, cached_tokens, completion_tokens, reasoning_tokens, cost (null where
-        a call has no price; 0 where the system made no call), unpriced (a model without price).
+        a call has no price, or none was made), unpriced (a model without price).
     """
     dtype = frame.schema["calls"]
     rows = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
@@ -96,13 +125,12 @@ def subject_totals(frame: pl.DataFrame) -> pl.DataFrame:
             *(pl.col(name).sum() for name in TOKENS),
             pl.when(unknown.any()).then(None).otherwise(pl.col("cost").cast(pl.Float64).sum()).alias("cost"),
             pl.col("model").filter(unknown).first().alias("unpriced"),
-            pl.lit(True).alias("asked"),
         )
     )
     joined = frame.select(rows).join(totals, on="row", how="left", maintain_order="left")
     return joined.select(
         *(pl.col(name).fill_null(0) for name in TOKENS),
-        pl.when(pl.col("asked").is_null()).then(0.0).otherwise(pl.col("cost")).alias("cost"),
+        "cost",
         "unpriced",
     )
 
@@ -152,6 +180,10 @@ def normalise(
     if prices is not None:
         frame = prices.apply(frame, on=on)
     cost = _cost(frame, prompt)
+    if complete is not None and "unpriced" in cost.columns:
+        # What broke before the first call cost nothing.
+        free = ~complete & pl.col("cost").is_null() & pl.col("unpriced").is_null()
+        cost = cost.with_columns(pl.when(free).then(0.0).otherwise("cost").alias("cost"))
     seconds = pl.col("seconds").cast(pl.Float64).fill_null(0.0) if "seconds" in frame.columns else pl.lit(0.0)
     value = pl.col(score_column).cast(pl.Float64)
     run = _find(frame, "run", but=by)
@@ -204,7 +236,7 @@ def _problem_column(frame: pl.DataFrame, by: str, technique: str | None) -> str:
     if by != "problem":
         raise DataError(f"Records have no column {by!r} to tell problems apart; there are {', '.join(frame.columns)}.")
     # A condition such as the technique makes several samples of one problem: the cluster then names the problem.
-    wanted = ("input_idx", "cluster", "sample") if technique else ("input_idx", "sample", "cluster")
+    wanted = ("cluster", "sample", "input_idx") if technique else ("sample", "input_idx", "cluster")
     found = next((name for name in wanted if name in frame.columns), None)
     if found is None:
         raise DataError("Records name no problem: a column problem, input_idx, sample or cluster is needed.")
@@ -277,6 +309,12 @@ def _check(table: pl.DataFrame, score: str) -> None:
     if bad.height:
         named = bad.get_column("unpriced")[0] if "unpriced" in bad.columns else None
         model = named or bad.get_column("model")[0]
+        if named is None and "unpriced" in bad.columns:
+            raise DataError(
+                f"Model {model!r} made no metered call in {bad.height} records (a submission or a plain function, "
+                "say), so "
+                "nobody knows what its answers cost; give records a column cost."
+            )
         raise DataError(
             f"The price of model {model!r} is unknown ({bad.height} records); give it with "
             "?price_in=&price_out= on the system, or re-price with a price book (prices=)."

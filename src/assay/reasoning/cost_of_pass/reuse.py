@@ -5,7 +5,6 @@ Saves the money, not the bill: tokens and cost of a stored reply are counted as 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,7 +48,7 @@ class StoredReplies:
         """By (data set, problem)."""
         from assay.core.results import Run
 
-        return read_replies(Run(self.path).records, str(self.path))
+        return read_replies(Run(self.path).records, self.path)
 
     def drawer(self, task: str, problem: str, rng: np.random.Generator) -> Callable[[], StoredReply]:
         """A function that draws one reply a call for one trial, and meters it there.
@@ -81,7 +80,7 @@ class StoredReplies:
         return draw
 
 
-def read_replies(records: Any, where: str) -> dict[tuple[str, str], list[StoredReply]]:
+def read_replies(records: Any, path: Path) -> dict[tuple[str, str], list[StoredReply]]:
     """Vanilla replies of records of this benchmark.
 
     Raises
@@ -91,14 +90,17 @@ def read_replies(records: Any, where: str) -> dict[tuple[str, str], list[StoredR
     """
     import polars as pl
 
+    from assay.core.store import load_output
+
     if "technique" not in records.columns:
         raise UsageError(
-            f"{where}: not a run of cost_of_pass (its records name no technique), so nothing can be reused."
+            f"{path}: not a run of cost_of_pass (its records name no technique), so nothing can be reused."
         )
     plain = records.filter(pl.col("technique") == "vanilla", pl.col("status") == "ok", pl.col("output").is_not_null())
     found: dict[tuple[str, str], list[StoredReply]] = {}
     for row in plain.sort("task", "cluster", "attempt").iter_rows(named=True):
-        messages = json.loads(row["output"]).get("messages") or []
+        output = load_output(path, row["output"])
+        messages = output.get("messages", []) if isinstance(output, Mapping) else []
         said = [m["content"] for m in messages if m["role"] == "assistant"]
         if len(said) != 1:
             continue
@@ -111,5 +113,5 @@ def read_replies(records: Any, where: str) -> dict[tuple[str, str], list[StoredR
         reply = StoredReply(said[0], row.get("stop_reason") or "stop", row.get("cost"), calls)
         found.setdefault((row["task"], row["cluster"]), []).append(reply)
     if not found:
-        raise UsageError(f"{where}: no vanilla reply to reuse.")
+        raise UsageError(f"{path}: no vanilla reply to reuse.")
     return found
