@@ -385,7 +385,13 @@ def test_own_functions_see_errors_as_the_metric_says():
 def test_metrics_over_rows_take_cluster_and_groups_from_their_records():
     frame = records(x=[1.0, 2.0], g=["a", "b"])
     rows = pl.DataFrame(
-        {"task": ["t"] * 3, "sample": ["s0", "s0", "s1"], "attempt": [0] * 3, "step": [1, 2, 1], "loss": [4.0, 2.0, 9.0]}
+        {
+            "task": ["t"] * 3,
+            "sample": ["s0", "s0", "s1"],
+            "attempt": [0] * 3,
+            "step": [1, 2, 1],
+            "loss": [4.0, 2.0, 9.0],
+        }
     )
     score = evaluate(mean("loss", rows=True), frame, rows=rows)
     assert (score.value, score.n, score.n_clusters) == (5.0, 3, 2)

@@ -330,9 +330,7 @@ def woodruff(values: Array, linear: Linear, rule: Resample, level: float) -> Est
         return Estimate(middle, nan, nan, nan, nan, units, "none", f"no interval: {what}")
     half = critical(level, df) * np.sqrt(variance)
     ends = np.clip([0.5 - half, 0.5 + half], 0, 1)
-    # Order statistics at or outside the wanted share: between them would be too short for small n.
-    low = float(np.quantile(values, ends[0], method="lower"))
-    high = float(np.quantile(values, ends[1], method="higher"))
+    low, high = (float(q) for q in np.quantile(values, ends))
     return Estimate(middle, low, high, float("nan"), df, units, "Woodruff")
 
 
@@ -440,11 +438,13 @@ def _wilson(linear: Linear, base: Estimate, level: float, *, plain: bool) -> Est
     else:
         _, d = linear.parts()
         share = sums(linear.cluster, linear.weight[linear.stratum] * linear.denominator / d[linear.stratum])
-        kish = 1.0 / float((share**2).sum())
-        effective = p * (1 - p) / base.se**2 if base.se > 0 and 0 < p < 1 else kish
-        if len(linear.weight) == 1:
-            effective = min(effective, float(len(linear.numerator)))
-        n = effective * (critical(level) / critical(level, base.df)) ** 2
+        if base.se > 0 and 0 < p < 1:
+            effective = p * (1 - p) / base.se**2
+            if len(linear.weight) == 1:
+                effective = min(effective, float(len(linear.numerator)))
+            n = effective * (critical(level) / critical(level, base.df)) ** 2
+        else:
+            n = 1.0 / float((share**2).sum())
     low, high = wilson(p * n, n, level)
     return replace(base, low=float(low), high=float(high), method="Wilson" if plain else "Wilson, cluster-adjusted")
 
