@@ -147,7 +147,8 @@ def turns_of(messages: Iterable[Any], images: ImageBudget) -> list[Turn]:
         content = message.get("content", message.get("text"))
         kind: PartKind = "result" if role in ("tool", "function") else "text"
         parts += _content_parts(content, kind, images)
-        parts += [_call_part(call) for call in message.get("tool_calls") or () if isinstance(call, Mapping)]
+        calls = message.get("tool_calls")
+        parts += [_call_part(call) for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
         if isinstance(message.get("function_call"), Mapping):
             parts.append(_call_part({"function": message["function_call"]}))
         if isinstance(message.get("refusal"), str):

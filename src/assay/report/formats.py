@@ -34,7 +34,7 @@ def _picture(match: re.Match[str]) -> str:
 def one_line(text: str, limit: int | None = None) -> str:
     """Text on one line without control characters, cut with an ellipsis at ``limit`` characters."""
     flat = " ".join(visible(text).split())
-    return flat if limit is None or len(flat) <= limit else flat[: max(1, limit - 1)] + "…"
+    return flat if limit is None or len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def format_value(value: Any, spec: str | None = None) -> str:

@@ -84,7 +84,7 @@ def grid(table: Table, hide: Iterable[str] = (), limit: int | None = MAX_ROWS) -
             _interval(table, record) if folded and name == "low" else _cell(table, name, record[name]) for name in names
         ]
         rows.append(Row(cells, json.dumps(_systems_of(record), ensure_ascii=False)))
-    return Grid(table.name, table.title, columns, rows, table.notes, frame.height - len(rows))
+    return _named(table, columns, rows, frame.height - len(rows))
 
 
 def pivot(table: Table, group: str, systems: Sequence[str]) -> Grid:
@@ -112,7 +112,7 @@ def pivot(table: Table, group: str, systems: Sequence[str]) -> Grid:
             cells.append(Cell(value.text, f"{value.raw} {interval.raw}".strip(), "; ".join(small)))
         rows.append(Row(cells))
     columns = [Column(title(group), False), Column("n", True), *[_system_column(s) for s in present]]
-    return Grid(table.name, table.title, columns, rows[:MAX_ROWS], table.notes, max(0, len(rows) - MAX_ROWS))
+    return _named(table, columns, rows[:MAX_ROWS], max(0, len(rows) - MAX_ROWS))
 
 
 def endings_grid(table: Table, systems: Sequence[str]) -> Grid:
@@ -126,7 +126,12 @@ def endings_grid(table: Table, systems: Sequence[str]) -> Grid:
         Row([Cell(name, name), *[cells.get(s, Cell(MISSING, "")) for s in systems]]) for name, cells in found.items()
     ]
     columns = [Column("ending", False), *[Column(s, True, s, (f"{s} share", f"{s} trials")) for s in systems]]
-    return Grid(table.name, table.title, columns, rows, table.notes)
+    return _named(table, columns, rows, 0)
+
+
+def _named(table: Table, columns: Sequence[Column], rows: Sequence[Row], left_out: int) -> Grid:
+    notes = [visible(note) for note in table.notes]
+    return Grid(visible(table.name), visible(table.title), columns, rows, notes, left_out)
 
 
 def _system_column(system: str) -> Column:

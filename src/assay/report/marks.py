@@ -254,13 +254,14 @@ def _edges(numbers: list[float]) -> list[float]:
     if not numbers:
         return [0.0, 1.0]
     low, high = numbers[0], numbers[-1]
-    if low == high:
-        pad = abs(low) * 0.05 or 0.5
-        return [low - pad, low + pad]
     spread = _quantile(numbers, 0.75) - _quantile(numbers, 0.25)
-    width = 2 * spread / len(numbers) ** (1 / 3) if spread else (high - low) / 20
-    bins = min(50, max(8, math.ceil((high - low) / width)))
-    return [low + (high - low) * i / bins for i in range(bins + 1)]
+    width = 2 * spread / len(numbers) ** (1 / 3)
+    bins = min(50, max(8, math.ceil((high - low) / width))) if width > 0 else 20
+    if high - low <= 1e-12 * max(abs(low), abs(high)) or (high - low) / bins == 0:
+        # One value, or values that differ in their last digits only: one bin around them.
+        pad = abs(low) * 0.05 or 0.5
+        return [low - pad, high + pad]
+    return [*(low + (high - low) * i / bins for i in range(bins)), high]
 
 
 def _quantile(ordered: list[float], q: float) -> float:

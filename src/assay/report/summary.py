@@ -23,7 +23,7 @@ MAX_GROUPS = 8
 MAX_GROUP_VALUES = 40
 MAX_COMPARED = 12
 # Beyond this many records only the headline is broken down by group: every further interval costs resamples.
-LARGE = 60_000
+LARGE = 100_000
 _HEAT_CELLS = 60
 
 

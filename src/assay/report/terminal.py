@@ -166,7 +166,7 @@ def _bars(table: Table) -> list[str] | None:
 
 
 def _print_rich(shown: Grid, bars: Sequence[str] | None, console: Console) -> None:
-    table = RichTable(title=shown.title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    table = RichTable(title=Text(shown.title), title_justify="left", title_style="bold", box=None, pad_edge=False)
     for column in shown.columns:
         table.add_column(
             column.title, justify="right" if column.numeric else "left", header_style="dim", overflow="fold"
