@@ -169,8 +169,8 @@ def _from_rows(rows: list[dict[str, Any]], path: Path) -> pl.DataFrame:
         for field, value in row.items():
             if value is not None and kinds.setdefault(field, kind := _kind(value)) != kind:
                 raise DataError(
-                    f"{path}, row {number}: field {field!r} is {shown(value)}, and was {kinds[field]} in the rows before; "
-                    "a column must be of one type."
+                    f"{path}, row {number}: field {field!r} is {shown(value)}, and was {kinds[field]} in the rows "
+                    "before; a column must be of one type."
                 )
     try:
         return pl.from_dicts(rows, infer_schema_length=None) if rows else pl.DataFrame()
