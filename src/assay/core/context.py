@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,9 +131,3 @@ class Context:
         path = self.path_of(kind)
         path.mkdir(parents=True, exist_ok=True)
         return path
-
-    def drop_scratch(self) -> None:
-        """Remove the scratch folder, once its record is safe."""
-        path = self.path_of("scratch")
-        if path.exists():
-            shutil.rmtree(path, ignore_errors=True)

@@ -8,6 +8,7 @@ import hashlib
 import inspect
 import math
 import re
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
@@ -233,8 +234,8 @@ class TaskRunner:
             )
             for index, attempt in unit[1]
         ]
-        label = hashlib.blake2b(repr([(t.sample.id, t.attempt) for t in trials]).encode(), digest_size=8).hexdigest()
-        batch_ctx = self._context(f"batch-{label}", trial_seed(self.place.seed, name, f"batch\x1f{label}", 0), 0)
+        label = self._batch_label(unit)
+        batch_ctx = self._context(label, trial_seed(self.place.seed, name, label, 0), 0)
         records = [
             Record(name, t.sample.id, t.attempt, t.index, t.seed, exclusive=task.needs.exclusive) for t in trials
         ]
@@ -283,6 +284,17 @@ class TaskRunner:
         elif isinstance(problem, AssayError) and problem.fatal:
             raise RunStopped(problem, records)
         return records
+
+    def drop_scratch(self, unit: Unit) -> None:
+        """Remove the scratch folder of a unit whose records are safe; checkpoints of failed trials stay for a retry."""
+        root = self.place.folder / "scratch"
+        if root.is_dir():
+            label = self._batch_label(unit) if self.batched else unit_name(self.samples[unit[1][0][0]].id, unit[1][0][1])
+            shutil.rmtree(root / safe_name(self.task.name) / label, ignore_errors=True)
+
+    def _batch_label(self, unit: Unit) -> str:
+        members = repr([(self.samples[index].id, attempt) for index, attempt in unit[1]])
+        return f"batch-{hashlib.blake2b(members.encode(), digest_size=8).hexdigest()}"
 
     def lost(self, unit: Unit, error: AssayError, status: str) -> list[Record]:
         """Error records for a unit whose worker died or was killed."""

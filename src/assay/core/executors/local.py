@@ -134,6 +134,7 @@ class LocalExecutor:
                 sink.stop(str(stopped))
                 return
             sink.records(records)
+            _tidy(home.runner, unit, [r.status for r in records])
             home.left -= 1
             if not home.left:
                 await home.close()
@@ -285,8 +286,9 @@ class _Lane:
             if message[0] == "end":
                 return
             kind, array, statuses, text, _ = message
-            left.popleft()
+            unit = left.popleft()
             sink.encoded(array, statuses)
+            _tidy(self.job.runners[self.name], unit, [s for s, _ in statuses])
             if kind == "fatal":
                 sink.stop(text)
 
@@ -316,9 +318,15 @@ async def _compute_here(job: Job, name: str, units: list[Unit]) -> None:
                     job.sink.stop(str(stopped))
                     return
                 job.sink.records(records)
+                _tidy(runner, unit, [r.status for r in records])
         finally:
             if manager is not None:
                 await loop.run_in_executor(thread, manager.__exit__, None, None, None)  # type: ignore[union-attr]
+
+
+def _tidy(runner: TaskRunner, unit: Unit, statuses: list[str]) -> None:
+    if not {"error", "timeout"}.intersection(statuses):
+        runner.drop_scratch(unit)
 
 
 def portable(recipe: Recipe) -> Recipe | None:
