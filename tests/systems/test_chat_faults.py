@@ -84,6 +84,7 @@ def test_a_reply_beyond_the_cap_is_not_read_to_its_end():
     assert isinstance(error, ProviderError)
     assert "more than 20 MB" in str(error)
     assert server.requests == 3
+    assert 60_000_000 <= server.sent_of_huge < 120_000_000
 
 
 def test_a_hang_ends_at_the_timeout():
@@ -184,24 +185,62 @@ def test_the_deadline_bounds_all_tries():
     assert 40 <= sum(clock.slept) <= 100
 
 
-def test_everybody_waits_when_the_server_names_a_time():
-    clock = Instant()
+class Manual(Instant):
+    """A clock that stands until it is told to go on."""
 
+    def __init__(self):
+        super().__init__()
+        self.waiting = asyncio.Condition()
+
+    async def sleep(self, seconds):
+        self.slept.append(seconds)
+        until = self.time + seconds
+        async with self.waiting:
+            await self.waiting.wait_for(lambda: self.time >= until)
+
+    async def go_to(self, time):
+        async with self.waiting:
+            self.time = time
+            self.waiting.notify_all()
+
+
+def test_everybody_waits_when_the_server_names_a_time():
     async def go():
+        clock = Manual()
         async with (
             LoopbackServer("x", faults=[Fault("status", 429, "30")]) as server,
             ChatClient("vllm", "m", base_url=server.url, clock=clock) as client,
         ):
-            first = asyncio.create_task(client.generate(HELLO))
+            calls = [asyncio.create_task(client.generate(HELLO))]
             while not clock.slept:
                 await asyncio.sleep(0.001)
-            before = clock.time
-            await asyncio.gather(first, *(client.generate(HELLO) for _ in range(3)))
-            return before, server
+            calls += [asyncio.create_task(client.generate(HELLO)) for _ in range(3)]
+            while len(clock.slept) < 2:
+                await asyncio.sleep(0.001)
+            await clock.go_to(29.9)
+            await asyncio.sleep(0.05)
+            early = server.requests
+            await clock.go_to(30.0)
+            await asyncio.gather(*calls)
+            return early, server.requests
 
-    before, server = asyncio.run(go())
-    assert before >= 30
-    assert server.requests == 5
+    assert asyncio.run(asyncio.wait_for(go(), 10)) == (1, 5)
+
+
+def test_a_place_given_to_a_call_that_is_cancelled_meanwhile_is_passed_on():
+    async def go():
+        limiter = Limiter(1, Instant())
+        ticket = await limiter.acquire()
+        second = asyncio.create_task(limiter.acquire())
+        third = asyncio.create_task(limiter.acquire())
+        await asyncio.sleep(0)
+        limiter.release(ticket)
+        second.cancel()
+        await asyncio.wait_for(third, 1)
+        assert second.cancelled()
+        assert limiter.active == 1
+
+    asyncio.run(go())
 
 
 def test_limit_is_halved_once_for_a_burst_of_overloads_and_grows_back():

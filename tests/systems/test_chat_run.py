@@ -245,11 +245,12 @@ def test_the_bound_on_a_prompt_holds_images_and_templates():
     assert 50_000 <= image.prompt_tokens < 51_000
 
 
-KEY = "sk-proj-abcDEF0123456789abcDEF0123456789"
+KEYS = ["sk-proj-abcDEF0123456789abcDEF0123456789", "q7Zp2Lw9Xc4Vb6Nm8Kj1Hg3Fd5Sa0QwE"]
 
 
-def test_a_key_never_reaches_a_log_a_name_an_error_or_a_manifest(monkeypatch, caplog, capsys):
-    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+@pytest.mark.parametrize("key", KEYS)
+def test_a_key_never_reaches_a_log_a_name_an_error_or_a_manifest(key, monkeypatch, caplog, capsys):
+    monkeypatch.setenv("OPENAI_API_KEY", key)
     caplog.set_level(logging.DEBUG)
     seen = []
 
@@ -264,9 +265,9 @@ def test_a_key_never_reaches_a_log_a_name_an_error_or_a_manifest(monkeypatch, ca
                     seen.append(repr(await client.generate(HELLO)))
                 except AssayError as error:
                     seen.append(str(error) + repr(error) + repr(error.__cause__) + repr(error.__context__))
-                assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+                assert server.headers[0]["Authorization"] == f"Bearer {key}"
 
-    said = {"message": f"Incorrect API key provided: {KEY}. Header was 'Authorization: Bearer {KEY}'.", "code": "x"}
+    said = {"message": f"Incorrect API key provided: {key}. Header was 'Authorization: Bearer {key}'.", "code": "x"}
     part = {"message": "Incorrect API key provided: sk-proj-********6789. See https://u:pw@host/"}
     for status in (200, 400, 401, 403, 429, 500):
         for error in (said, part):
@@ -275,7 +276,7 @@ def test_a_key_never_reaches_a_log_a_name_an_error_or_a_manifest(monkeypatch, ca
     output = capsys.readouterr()
     text = "\n".join([*seen, caplog.text, output.out, output.err])
     assert len(seen) == 13 * 8
-    for secret in (KEY, KEY[8:], "6789", "pw@"):
+    for secret in (key, key[8:], "6789", "pw@"):
         assert secret not in text
     assert "***" in text
 

@@ -78,6 +78,8 @@ class LoopbackServer:
         Base URL, ending in /v1.
     requests, active, peak : int
         Requests so far; at work now; most at work at once.
+    sent_of_huge : int
+        Bytes of ``huge`` replies that clients took before they hung up.
     bodies, headers, times
         Of the requests so far (times in seconds of the event loop).
     """
@@ -98,7 +100,7 @@ class LoopbackServer:
         self.record = record
         self.model = model
         self.url = ""
-        self.requests = self.active = self.peak = 0
+        self.requests = self.active = self.peak = self.sent_of_huge = 0
         self.bodies: list[dict[str, Any]] = []
         self.headers: list[Mapping[str, str]] = []
         self.times: list[float] = []
@@ -197,7 +199,7 @@ class LoopbackServer:
         if kind == "html":
             return web.Response(text="<html><body>gateway</body></html>", content_type="text/html")
         if kind == "huge":
-            return await _huge(request)
+            return await self._huge(request)
         if kind == "garbage":
             return web.Response(body=b"\xff\xfe not json", content_type="application/json")
         answer = await self._answer(request, body)
@@ -212,24 +214,22 @@ class LoopbackServer:
             answer["choices"][0]["message"] = {"role": "assistant", "content": None, "refusal": "I will not do that."}
         return _json(answer)
 
+    async def _huge(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):  # the client had enough, as it should
+            await response.write(b'{"choices": [{"message": {"content": "')
+            for _ in range(50):
+                await response.write(b"x" * 1_000_000)
+                self.sent_of_huge += 1_000_000
+            await response.write(b'"}}]}')
+        return response
+
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     return web.Response(
         body=msgspec.json.encode(value), status=status, headers=headers, content_type="application/json"
     )
-
-
-async def _huge(request: web.Request) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
-    try:
-        await response.write(b'{"choices": [{"message": {"content": "')
-        for _ in range(50):
-            await response.write(b"x" * 1_000_000)
-        await response.write(b'"}}]}')
-    except (ConnectionError, asyncio.CancelledError):  # the client had enough, as it should
-        pass
-    return response
 
 
 def _tokens(text: str) -> list[str]:
