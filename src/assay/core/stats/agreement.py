@@ -76,6 +76,8 @@ def krippendorff_alpha(ratings: Sequence[Sequence[Any]] | NDArray[Any], *, level
         raise UsageError(f"Krippendorff's alpha at level {level!r} needs numbers as ratings.")
     categories, codes = _codes(known)
     k = len(categories)
+    if k < 2:
+        return NAN
     item = np.tile(np.arange(len(rows[0])), len(rows))[present]
     units = np.bincount(item * k + codes, minlength=len(rows[0]) * k).reshape(-1, k).astype(float)
     units = units[units.sum(axis=1) > 1]

@@ -77,6 +77,8 @@ def swap_test(
 
     unit = np.arange(len(n_a)) if unit is None else unit
     strata = len(weight)
+    if len(n_a) == 0:
+        return 1.0, True
     if summed or np.array_equal(d_a, d_b):
         # Equal denominators: the difference is linear in the swaps, and strata fold into one weight a cell.
         scale = np.ones(len(n_a)) if summed else (weight / sums(stratum, d_a, strata))[stratum]
@@ -139,9 +141,8 @@ def mcnemar(only_a: int, only_b: int, *, mid: bool = False) -> float:
         return p
     from scipy.stats import binom
 
-    if only_a == only_b:
-        return 1.0 - float(binom.pmf(k, n, 0.5))
-    return p - float(binom.pmf(k, n, 0.5))
+    point = float(binom.pmf(k, n, 0.5))
+    return 1.0 - point / 2 if only_a == only_b else p - point
 
 
 def bonett_price(only_a: int, only_b: int, n: int, level: float = 0.95) -> tuple[float, float]:
@@ -198,7 +199,8 @@ def paired_power(n: int, difference: float, sd: float, *, level: float = 0.95) -
         raise UsageError(f"Power needs at least two units and a positive standard deviation; got n={n}, sd={sd}.")
     bar = critical(level, n - 1)
     shift = abs(difference) / sd * np.sqrt(n)
-    return float(1 - nctdtr(n - 1, shift, bar) + nctdtr(n - 1, shift, -bar))
+    # The far tail by symmetry: its direct form is NaN for large shifts.
+    return float(1 - nctdtr(n - 1, shift, bar) + 1 - nctdtr(n - 1, -shift, bar))
 
 
 def needed_units(difference: float, sd: float, *, power: float = 0.8, level: float = 0.95) -> int | None:
