@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from assay.core.answers.reading import Reading, answer_start, plain_letters
@@ -21,7 +22,7 @@ _BEFORE = rf"(?:[*_`~$(\[{{\"'“”‘«「『【（《<]|{_TEX}|\\[(\[{{])"
 _AFTER = r"(?:[*_`~$)\]}\"'”’»」』】）》>]|\\[)\]}]|\\right(?![a-z]))"
 _OPEN = rf"(?:[\s|#:]|{_BEFORE})*+"
 _LINE_OPEN = rf"(?:[ \t|#:]|{_BEFORE})*+"  # stays on its line: many blank lines must not cost quadratic time
-_CLOSE = rf"(?:[ \t|.,:;!。，：；！]|{_AFTER})*+"
+_CLOSE = rf"(?:[ \t|.,:;!?。，：；！？]|{_AFTER})*+"
 # Words and marks that may stand between "the answer is" and the letter; a refusal among them is seen afterwards.
 _FILLERS = (
     r"(?:(?:therefore|thus|hence|so|then|clearly|definitely|certainly|obviously|most|likely|probably|indeed|simply|just"
@@ -42,12 +43,12 @@ _LINK = (
 _VERBS = (
     r"(?:cho(?:ose|osing|se)|pick(?:ed|ing)?|select(?:ed|ing)?|go(?:ing)?\s+(?:with|for)|went\s+with|opt(?:ed|ing)?\s+for"
     r"|vote\s+for|settle\s+on|decided?\s+on|conclude|leav(?:es|ing)|it\s*['’]\s*s|it\s+is(?:n['’]t)?|that\s*['’]\s*s|must\s+be"
-    r"|should\s+be|i\s+(?:would\s+)?(?:say|think|believe)|i['’]d\s+say|so|thus|therefore|hence|finally|elijo|wähle)"
+    r"|should\s+be|i\s+(?:would\s+)?(?:say|think|believe)|i['’]d\s+say|lean(?:ing)?\s+to(?:wards?)?|so|thus|therefore|hence|finally|elijo|wähle)"
 )
 _VERDICT = (
     r"\s*+(?:(?:is|seems|looks|appears|must\s+be|would\s+be|should\s+be|has\s+to\s+be)\b"
     r"(?:\s+(?:to\s+be|the|my|our|most|only|clearly|definitely|therefore|thus|indeed|probably|likely|best|single|final|one"
-    r"|obviously))*+\s++(?:correct|right|true|best|answer|choice|option)|remains|fits\s+best)\b"
+    r"|obviously|more))*+\s++(?:correct|right|true|best|better|answer|choice|option|plausible)|remains|fits\s+best)\b"
 )
 # "A, C and D are": the verdict on the last of a row is on all of it when the verb is plural.
 _CHAIN = (
@@ -75,9 +76,13 @@ _REFUSED_AFTER = re.compile(
 # "A" and "I" are words too: what follows tells.
 _ARTICLE = re.compile(
     r"\s+(?!(?:is|was|because|since|as|and|or|with|for|due|seems|which|but|given|it|fits|matches|works|would|will|must"
-    r"|cannot|remains)\b)[^\W\d_A-Z]"
+    r"|cannot|remains|has|shows|depicts|describes|represents|contains|refers|looks|appears|does)\b)[^\W\d_A-Z]"
 )
 _PRONOUN = re.compile(r"['’]|\s+(?!(?:is|because|since|and|or|seems|fits|matches|works|remains)\b)[^\W\d_A-Z]")
+# A letter that opens a reply without any mark behind it answers when the reply ends or gives reasons, not when it goes
+# on to discuss ("A has a tail. B has wings.").
+_GOES_ON = re.compile(r"\s*(?:$|[^\w\s]|(?:because|since|as|due|given|for|with|is|it)\b|(?:\S+\s+){0,3}\S+\s*$)")
+_DISCUSSED = re.compile(r"\s+(?:has|shows|depicts|describes|represents|contains|refers|looks|appears|does|and|or)\b")
 _ROW_WORDS = ("and", "or", "und", "oder", "et", "ou", "option", "maybe", "perhaps", "possibly", "even")
 _NAMED_SO = re.compile(
     r"\b(?:vitamin|plan|grade|hepatitis|type|class|group|section|figure|table|appendix|part|team|drive|point|exhibit)\s+$",
@@ -98,6 +103,7 @@ class _Patterns(NamedTuple):
     wrapped: re.Pattern[str]
     capital: re.Pattern[str]
     listed: re.Pattern[str]
+    labels: re.Pattern[str]
     another: re.Pattern[str]
     several: re.Pattern[str]
     only_several: re.Pattern[str]
@@ -127,7 +133,10 @@ def _patterns(letters: str) -> _Patterns:
     )
     said = "|".join(
         [prefix + one(name) for prefix, name in zip(marked, ("marker", "verb", "boxed", "tag"))]
-        + [rf"{one('verdict')}{_AFTER}*+{_VERDICT}", rf"^{_LINE_OPEN}{named}{_LINE_OPEN}{one('line')}{_CLOSE}$"]
+        + [
+            rf"{one('verdict')}{_AFTER}*+(?:[.:]?\s(?:[\w'-]+\s+){{1,5}}?(?=is\b))?{_VERDICT}",
+            rf"^{_LINE_OPEN}{named}{_LINE_OPEN}{one('line')}{_CLOSE}$",
+        ]
     )
     separator = r"(?:/|,\s*(?:or|and)\b|,|&|\+|\||;|、|\b(?:or|and|und|oder|et|ou|y|o|и)\b|和|或)"
     row = rf"{_BEFORE}*+{some}(?:{_AFTER}*+[ \t]*{separator}?[ \t]*(?:option\s+)?{_BEFORE}*{some})*+(?![^\W_])"
@@ -149,7 +158,10 @@ def _patterns(letters: str) -> _Patterns:
             re.IGNORECASE,
         ),
         capital=re.compile(one("letter", upper)),
-        listed=re.compile(rf"^{_LINE_OPEN}(?P<letter>{some}){_AFTER}*+[ \t]*[.):](?=\s*\S)", re.MULTILINE),
+        labels=re.compile(rf"(?<![{word}])(?P<letter>{upper})[*_`]*[).:](?=\s*[^\W\d])"),
+        listed=re.compile(
+            rf"^{_LINE_OPEN}(?:[Oo]ption\s+)?{_LINE_OPEN}(?P<letter>{some}){_AFTER}*+[ \t]*[.):](?=\s*\S)", re.MULTILINE
+        ),
         another=re.compile(
             rf"{_AFTER}*+[ \t]*+{separator}?[ \t]*+(?:(?:option|maybe|perhaps|possibly|even)\s+)?"
             rf"{_BEFORE}*+{one('letter')}"
@@ -176,6 +188,16 @@ def _is_word(text: str, start: int, end: int) -> bool:
     return character in "iI" and _PRONOUN.match(text, end) is not None
 
 
+def _opens(text: str, start: int, end: int) -> bool:
+    """Whether a bare letter at the beginning is the answer."""
+    return (
+        text[start].isupper()
+        and not _is_word(text, start, end)
+        and _GOES_ON.match(text, end) is not None
+        and _DISCUSSED.match(text, end) is None
+    )
+
+
 def _row(patterns: _Patterns, text: str, start: int, end: int) -> tuple[set[str], int]:
     """The letters that stand in one row from ``start`` on, as in A/B or "A and C", and where the row ends."""
     letters = {patterns.canonical[text[start]]}
@@ -190,14 +212,19 @@ def _row(patterns: _Patterns, text: str, start: int, end: int) -> tuple[set[str]
 
 
 def _echoed(patterns: _Patterns, text: str) -> set[int]:
-    """Where letters stand that only repeat the list of options: lines A. B. C. in their order."""
-    lines = list(patterns.listed.finditer(text)) if "\n" in text else []
+    """Where letters stand that only label the options in turn: lines A. B. C., or "A) ... B) ... C) ..." in a line."""
     order = {letter: place for place, letter in enumerate(dict.fromkeys(patterns.canonical.values()))}
-    places = [order[patterns.canonical[line["letter"]]] for line in lines]
-    echoed = set()
-    for n in range(1, len(lines)):
-        if places[n] == places[n - 1] + 1:
-            echoed |= {lines[n - 1].start("letter"), lines[n].start("letter")}
+    echoed: set[int] = set()
+    for pattern, least in ((patterns.listed, 2), (patterns.labels, 3)):
+        labels = list(pattern.finditer(text))
+        if len(labels) < least:
+            continue
+        row = [labels[0]]
+        for before, label in pairwise(labels):
+            step = order[patterns.canonical[label["letter"]]] - order[patterns.canonical[before["letter"]]]
+            row = [*row, label] if step == 1 else [label]
+            if len(row) >= least:
+                echoed.update(item.start("letter") for item in row)
     return echoed
 
 
@@ -299,7 +326,7 @@ def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence
     for match in patterns.said.finditer(text):
         how = match.lastgroup or ""
         start, end = match.span(how)
-        if start in echoed or _is_word(text, start, end) or _refused(text, start, end):
+        if (start in echoed and how != "verdict") or _is_word(text, start, end) or _refused(text, start, end):
             continue
         said.append((how, start, end))
     if said:
@@ -314,7 +341,7 @@ def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence
         if (
             start not in echoed
             and not text.startswith("?", match.end())
-            and (marked or (text[start].isupper() and not _is_word(text, start, end)))
+            and (marked or _opens(text, start, end))
             and not _refused(text, start, end)
         ):
             if len(_row(patterns, text, start, end)[0]) > 1:

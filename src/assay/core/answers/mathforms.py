@@ -70,7 +70,7 @@ _REWRITES = [
     (re.compile(pattern), into)
     for pattern, into in (
         (r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|textstyle|limits|q?quad)(?![a-zA-Z])|\\[,!;:]", " "),
-        (r"\\ |~", " "),
+        (r"(?<!\\)\\ |~", " "),
         (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
         (r"\\leqslant|\\leq(?![a-zA-Z])|<=|=<", r"\\le "),
         (r"\\geqslant|\\geq(?![a-zA-Z])|>=", r"\\ge "),
@@ -157,6 +157,18 @@ def _strip_wrapping(text: str) -> str:
 _CONNECTORS = ("and", "or", "so", "then", "thus", "therefore", "hence")
 
 
+_COPULA = re.compile(r"\b(?:is|are|be|equals|gives)\s+")
+
+
+def _conclusion(text: str) -> str | None:
+    """What prose ends in when nothing else marks it ("Therefore the sum is 12"); None when it is no such prose."""
+    ends = [match.span() for match in _COPULA.finditer(text)]
+    if not ends or len(text[: ends[-1][0]].split()) < 2:
+        return None
+    result = text[ends[-1][1] :].strip().rstrip(".")
+    return result if len(result) <= 48 and re.search(r"\d", result) else None
+
+
 def final_part(text: str) -> str:
     """The part of a reply that holds its mathematical answer: the last box (boxes side by side are one answer), what
     follows "answer is", the last formula, else all of it."""
@@ -183,7 +195,7 @@ def final_part(text: str) -> str:
             return ", ".join(next(group for group in formula.groups() if group) for formula in formulas)
         if len(words) > 2 or marked.read:
             return next(group for group in formulas[-1].groups() if group)
-    return text
+    return (None if formulas else _conclusion(text)) or text
 
 
 UNITS: dict[str, tuple[str, Fraction]] = {}
@@ -320,16 +332,22 @@ _EMPTY = {
 }
 
 
+_ALL_REALS = {r"\mathbb{r}", "all real numbers", "all reals", "the real numbers"}
+_NAMES = re.compile(r"\(\s*[a-zA-Z](?:\s*,\s*[a-zA-Z])+\s*\)\s*=\s*(?=\()")
+
+
 def parse(text: str) -> Form:
     """Form of a normalised answer."""
     if text.endswith(("...", r"\ldots", r"\dots")) and (form := parse_number(text.removesuffix("..."))):
         return form
-    text = _strip_wrapping(text)
+    text = _NAMES.sub("", _strip_wrapping(text), count=1)
     if not text:
         return Form("empty")
     if form := parse_number(text):
         return form
     plain = _TEXT.sub(lambda match: match[1], text).strip()
+    if plain.casefold() in _ALL_REALS:
+        return parse(r"(-\infty,\infty)")
     if plain.casefold().strip(".") in _EMPTY:
         return Form("set")
     if not _THOUSANDS.fullmatch(text):

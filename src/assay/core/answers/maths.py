@@ -28,6 +28,9 @@ _POINTS = (Fraction(37, 53), Fraction(-61, 41), Fraction(139, 71), Fraction(-17,
 _TOO_BIG = re.compile(r"\^\s*\{?\s*-?\d{5,}|\^\s*\{[^{}]*\^|\d{5,}\s*!|!\s*!")
 
 
+_LOG = re.compile(r"\\log(?![a-zA-Z_])(?!\s*_)")
+
+
 class MathVerdict(NamedTuple):
     """Whether two answers are equal, how that was seen, and what each was read as ('' = nothing was read)."""
 
@@ -225,6 +228,11 @@ class _Comparison:
         ):
             return True
         same = _same_value(x, y, self._slack(decimal))
+        if not same and (_LOG.search(a.text) or _LOG.search(b.text)):
+            # log without a base is the common or the natural one, as the field has it: either may be meant.
+            natural = [_expression(replace(form, text=_LOG.sub(r"\\ln", form.text))) for form in (a, b)]
+            if None not in natural and _same_value(natural[0], natural[1], self._slack(decimal)):
+                return True
         if same is not None:
             return same
         self.how = "math-verify"
@@ -235,8 +243,8 @@ class _Comparison:
 
 
 def _unwrapped(form: Form) -> Form:
-    while form.kind in ("list", "set") and len(form.items) == 1:
-        form = form.items[0]
+    while form.kind in ("list", "set") and len(items := _distinct(form.items)) == 1:
+        form = items[0]
     return form
 
 
@@ -317,6 +325,10 @@ def _region(form: Form) -> list[tuple[Form, Form, bool, bool]] | None:
     if form.kind != "relation":
         return None
     signs, sides = form.text.split(), form.items
+    if len(signs) == 1 and signs[0] in ("<", r"\le") and re.fullmatch(r"\|\s*[a-zA-Z]\s*\|", sides[0].text):
+        bound = sides[1]
+        if bound.kind == "number" and bound.value is not None and bound.value > 0:
+            return [(replace(bound, value=-bound.value), bound, signs[0] == "<", signs[0] == "<")]
     variables = [
         n for n, side in enumerate(sides) if side.kind == "expression" and re.fullmatch(r"\\?[a-zA-Z]+", side.text)
     ]
