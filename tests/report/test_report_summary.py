@@ -152,7 +152,7 @@ def test_a_run_without_records_is_summarised_without_failing(new_run: Callable[.
 
 def test_trials_are_chosen_evenly_from_all_kinds_and_counted(board: Board) -> None:
     choice = choose(board, ImageBudget())
-    assert {trial.kind for trial in choice.trials} == {"error", "low", "full"}
+    assert {trial.kind for trial in choice.trials} == {"error", "unread", "low", "full"}
     for kind in KINDS:
         assert choice.shown(kind) <= choice.total(kind)
     assert sum(choice.total(kind) for kind in KINDS) == board.n_records
@@ -170,3 +170,37 @@ def test_a_rare_error_is_shown_beside_a_common_one(new_run: Callable[..., Any], 
     run.records = run.records.with_columns(error_type=rare.then(pl.lit("Rare")).otherwise("error_type"))
     shown = [trial.error for trial in choose(Board([run]), ImageBudget()).trials if trial.kind == "error"]
     assert any(error.startswith("Rare") for error in shown)
+
+
+def test_unread_answers_are_those_of_the_benchmarks_own_rate(board: Board) -> None:
+    for label, frame in board.frames.items():
+        rule = board.is_unread(label)
+        assert rule is not None
+        unread = frame.filter(rule)
+        assert set(unread["how"]) == {"unread"}
+        assert board.unread(label) == pytest.approx(unread.height / frame.height)
+
+
+def test_a_metric_with_groups_of_its_own_is_broken_down_once(three_runs: list[Any]) -> None:
+    class Grouped(type(three_runs[0])):  # type: ignore[misc]
+        def metrics(self) -> Any:
+            return (mean("correct", by=("concept",), headline=True),)
+
+    board = Board([Grouped(run.path) for run in three_runs])
+    table = board.by_group("concept", "correct")
+    assert table is not None
+    assert table.frame.height == 4 * 3
+
+
+def test_many_systems_are_drawn_as_cells_instead_of_rows(new_run: Callable[..., Any], tmp_path: Path) -> None:
+    runs = [new_run(tmp_path, f"m{i:02d}", 0.3 + 0.05 * i, n=40) for i in range(13)]
+    board = Board(runs)
+    table = board.comparison()
+    assert table is not None
+    assert table.frame.height == 12 * 11 // 2
+    assert any("best 12 of 13" in note for note in table.notes)
+    by_group = board.by_group("concept", "accuracy")
+    for drawn in (table, by_group):
+        assert drawn is not None
+        assert drawn.chart is not None
+        assert drawn.chart.kind == "heatmap"

@@ -28,13 +28,14 @@ def orientation(data: ChartData) -> tuple[str, str, bool]:
     return ("x", "y", False) if upright else ("y", "x", True)
 
 
-def position(data: ChartData, channel: str, *, zero: bool = False) -> dict[str, Any]:
-    """A position channel with its title, format and scale."""
+def position(data: ChartData, channel: str, *, zero: bool = False, room: int = 0) -> dict[str, Any]:
+    """A position channel with its title, format and scale; ``room`` is left at its ends, in pixels."""
     found: dict[str, Any] = {"field": channel, "type": data.kinds[channel], "title": data.titles[channel] or None}
     if data.kinds[channel] != "quantitative":
         return found | {"sort": None} if data.kinds[channel] == "nominal" else found
     log = data.log.get(channel, False)
-    found["scale"] = {"type": "log"} if log else {"zero": zero}
+    scale: dict[str, Any] = {"type": "log"} if log else {"zero": zero}
+    found["scale"] = scale | ({"padding": room} if room else {})
     form = data.axis_format(channel)
     if log:
         found["axis"] = {"format": form or "~g", "tickCount": 5}
@@ -112,7 +113,7 @@ def named_axes(
             names["axis"] = {"labelAngle": label_angle(data, cat)}
         if data.columns[cat] in _PLAIN_NAMES:
             names["title"] = None
-    encoding: dict[str, Any] = {cat: names, val: position(data, val, zero=zero)}
+    encoding: dict[str, Any] = {cat: names, val: position(data, val, zero=zero, room=0 if zero else 8)}
     rows = float(max(1, len(data.distinct(cat))))
     if grouped and not continuous and data.has("color") and not data.same("color", cat):
         present = [str(v) for v in data.distinct("color")]

@@ -20,7 +20,8 @@ FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, s
 
 LIGHT = ["#0b63b0", "#d1540a", "#00836b", "#b1488f", "#c08300", "#3a9bd9", "#7a4f9e", "#6b6b6b"]
 DARK = ["#5fb0f5", "#ff9455", "#35c9a5", "#e889c6", "#f0c24b", "#9bd3ff", "#bfa0ec", "#b8b8b8"]
-SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left"]
+# Seven shapes beside eight colours: fifty-six systems before a pair of both comes again.
+SHAPES = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right"]
 
 _BUILDERS: dict[str, Callable[[ChartData], dict[str, Any]]] = {
     "bar": marks.bar,

@@ -108,7 +108,7 @@ def pivot(table: Table, group: str, systems: Sequence[str]) -> Grid:
                 continue
             value, interval = _cell(table, "value", record["value"]), _interval(table, record)
             small = [interval.text] if interval.raw else []
-            small += [f"{record['errors']} errors"] if record["errors"] else []
+            small += [_count(record["errors"], "error")] if record["errors"] else []
             cells.append(Cell(value.text, f"{value.raw} {interval.raw}".strip(), "; ".join(small)))
         rows.append(Row(cells))
     columns = [Column(title(group), False), Column("n", True), *[_system_column(s) for s in present]]
@@ -120,13 +120,17 @@ def endings_grid(table: Table, systems: Sequence[str]) -> Grid:
     found: dict[str, dict[str, Cell]] = {}
     for record in table.frame.iter_rows(named=True):
         share = _cell(table, "share", record["share"])
-        cell = Cell(share.text, f"{share.raw} {record['trials']}", f"{record['trials']:,} trials")
+        cell = Cell(share.text, f"{share.raw} {record['trials']}", _count(record["trials"], "trial"))
         found.setdefault(record["ending"], {})[record["system"]] = cell
     rows = [
         Row([Cell(name, name), *[cells.get(s, Cell(MISSING, "")) for s in systems]]) for name, cells in found.items()
     ]
     columns = [Column("ending", False), *[Column(s, True, s, (f"{s} share", f"{s} trials")) for s in systems]]
     return _named(table, columns, rows, 0)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _named(table: Table, columns: Sequence[Column], rows: Sequence[Row], left_out: int) -> Grid:

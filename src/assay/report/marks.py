@@ -23,6 +23,7 @@ from assay.report.axes import (
 from assay.report.chartdata import ChartData
 
 DIRECT_LABELS = 6
+NAMED_POINTS = 12
 
 
 def bar(data: ChartData) -> dict[str, Any]:
@@ -120,7 +121,7 @@ def step(data: ChartData) -> dict[str, Any]:
 
 
 def scatter(data: ChartData) -> dict[str, Any]:
-    """Points told apart by colour and shape, named beside the mark where there are few."""
+    """Points told apart by colour and shape, named beside the mark where there are at most twelve."""
     hue = color(data)
     shape = {"shape": scaled(data)} if data.has("color") else {}
     many = len(data.values) > 300
@@ -135,14 +136,15 @@ def scatter(data: ChartData) -> dict[str, Any]:
             "encoding": hue | shape | tooltip(data),
         }
     )
-    if data.has("label") and len(data.values) <= 40:
+    named = data.has("label") and len(data.values) <= NAMED_POINTS
+    if named:
         layers += beside(data)
-    if data.same("color", "label") and len(data.values) <= 40:
+    if named and data.same("color", "label"):
         for layer in layers:
             for channel in ("color", "shape"):
                 if channel in layer["encoding"]:
                     layer["encoding"][channel] |= {"legend": None}
-    encoding = {c: position(data, c, zero=False) for c in ("x", "y")}
+    encoding = {c: position(data, c, room=14) for c in ("x", "y")}
     return body | {"layer": layers, "encoding": encoding}
 
 
@@ -171,7 +173,10 @@ def heatmap(data: ChartData) -> dict[str, Any]:
     encoding = {c: position(data, c) | {"type": "ordinal", "sort": None} for c in ("x", "y")}
     for channel in encoding.values():
         channel.pop("scale", None)
-    encoding["x"]["axis"] = encoding["x"].get("axis", {}) | {"labelAngle": label_angle(data, "x")}
+    encoding["x"]["axis"] = encoding["x"].get("axis", {}) | {
+        "labelAngle": label_angle(data, "x"),
+        "labelOverlap": len(data.distinct("x")) > 40,
+    }
     return {"height": {"step": ROW_STEP}, "layer": layers, "encoding": encoding}
 
 

@@ -25,6 +25,8 @@ MAX_COMPARED = 12
 # Beyond this many records only the headline is broken down by group: every further interval costs resamples.
 LARGE = 100_000
 _HEAT_CELLS = 60
+_SIDE_BY_SIDE = 6
+_PAIRS = 15
 
 
 class Board:
@@ -132,6 +134,20 @@ class Board:
         frames = self.frames.values()
         found = [c for c in reads if c in scores and all(c in f.columns and f.schema[c].is_numeric() for f in frames)]
         return found[0] if found else None
+
+    def is_unread(self, label: str) -> pl.Expr | None:
+        """Which records hold an answer that could not be read, as the benchmark's own unread rate tells it."""
+        import polars as pl
+
+        columns = self.frames[label].columns
+        for metric in self._metrics[self.labels.index(label)]:
+            terms = metric.terms
+            if "unread" not in metric.name.lower() or terms is None or terms.numerator not in columns:
+                continue
+            if terms.equals is not None:
+                return pl.col(terms.numerator).is_in(list(terms.equals))
+            return pl.col(terms.numerator) == 1
+        return None
 
     def group_columns(self, label: str) -> list[str]:
         """Groups of a run's records, those of samples and those known afterwards."""
@@ -262,7 +278,7 @@ class Board:
         chart = Chart(
             "interval", "value", group, color="system", low="low", high="high", x_title=metric.replace("_", " ")
         )
-        if frame.height > _HEAT_CELLS:
+        if frame.height > _HEAT_CELLS or len(self.labels) > _SIDE_BY_SIDE:
             chart = Chart("heatmap", "system", group, color="value")
         return Table(
             name=f"by.{group}.{metric}",
@@ -283,9 +299,6 @@ class Board:
         for score in self.scores[label]:
             if "unread" in score.metric.lower() and not score.by:
                 return score.value if math.isfinite(score.value) else None
-        frame = self.frames[label]
-        if "unread" in frame.columns and frame.schema["unread"].is_numeric():
-            return frame["unread"].cast(float).mean()  # type: ignore[return-value]
         return None
 
     def costs(self) -> Table:
@@ -348,7 +361,9 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         title=f"Paired differences in {words}",
         frame=frame,
         notes=[f"{level} intervals of the paired difference; p after Holm over {pairs}.", *_told(comparisons)],
-        chart=Chart("interval", "difference", "pair", low="low", high="high", x_title=f"difference in {words}"),
+        chart=Chart("interval", "difference", "pair", low="low", high="high", x_title=f"difference in {words}")
+        if len(rows) <= _PAIRS
+        else Chart("heatmap", "b", "a", color="difference", x_title="subtracted", y_title="from"),
         formats={"difference": sign, "low": sign, "high": sign, "p": ".3g", "p_holm": ".3g"},
     )
 

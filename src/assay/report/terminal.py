@@ -48,7 +48,7 @@ def print_board(board: Board, console: Console | None = None) -> None:
         print_table(errors, console)
     if len(board.runs) > 1:
         _say(console, board.verdict(), "bold")
-    console.print()
+        console.print()
 
 
 def other_metrics(board: Board, rankings: Sequence[Table]) -> Table:

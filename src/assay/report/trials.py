@@ -68,7 +68,7 @@ def choose(board: Board, images: ImageBudget) -> Choice:
     each = {kind: max(2, share // len(board.runs)) for kind, share in _SHARE.items()}
     for label, run in zip(board.labels, board.runs):
         frame = board.frames[label]
-        frame = frame.with_columns(_kind_of(frame, column, board.higher_is_better).alias(_KIND))
+        frame = frame.with_columns(_kind_of(column, board.higher_is_better, board.is_unread(label)).alias(_KIND))
         counts[label] = dict(frame[_KIND].drop_nulls().value_counts().iter_rows())
         for kind, share in each.items():
             some = frame.filter(pl.col(_KIND) == kind)
@@ -79,14 +79,14 @@ def choose(board: Board, images: ImageBudget) -> Choice:
     return Choice(shown, counts)
 
 
-def _kind_of(frame: pl.DataFrame, column: str | None, higher_is_better: bool) -> pl.Expr:
+def _kind_of(column: str | None, higher_is_better: bool, unread: pl.Expr | None) -> pl.Expr:
     """Why a trial would be shown. A score is low in the worst twentieth or at the worst value, full at the best."""
     import polars as pl
 
     errored = pl.col("status").is_in(["error", "timeout"])
     found = pl.when(errored).then(pl.lit("error"))
-    if "unread" in frame.columns and frame.schema["unread"].is_numeric():
-        found = found.when(pl.col("unread") == 1).then(pl.lit("unread"))
+    if unread is not None:
+        found = found.when(unread).then(pl.lit("unread"))
     if column is not None:
         score = pl.col(column) if higher_is_better else -pl.col(column)
         usable = score.filter(~errored)
