@@ -90,6 +90,7 @@ WRAPPERS = [
 ]  # fmt: skip
 
 
+@settings(deadline=None)
 @given(st.sampled_from(WRAPPERS), st.integers(2, 26), st.data())
 def test_any_wrapped_letter_of_any_alphabet_is_read(wrapper, size, data):
     letters = string.ascii_uppercase[:size]
@@ -97,6 +98,7 @@ def test_any_wrapped_letter_of_any_alphabet_is_read(wrapper, size, data):
     assert choice_letter(wrapper.format(letter), letters).value == letter
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(WRAPPERS[9:14]), st.sampled_from(WRAPPERS[9:14]), st.sampled_from("ABCD"), st.sampled_from("ABCD")
 )
@@ -104,7 +106,7 @@ def test_the_last_statement_wins(first, second, a, b):
     assert choice_letter(f"{first.format(a)}\n\nWait.\n\n{second.format(b)}").value == b
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=300))
 def test_readers_take_any_text_and_spans_lie_inside(text):
     for reader in (
@@ -125,7 +127,7 @@ def test_readers_take_any_text_and_spans_lie_inside(text):
             assert 0 <= reading.span[0] <= reading.span[1] <= len(text)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.text(alphabet="ABCD \n.,:*()$\\{}boxed<think/>answer is not or", max_size=120))
 def test_a_letter_that_is_read_stands_in_the_text(text):
     reading = choice_letter(text)
@@ -133,6 +135,7 @@ def test_a_letter_that_is_read_stands_in_the_text(text):
         assert text[slice(*reading.span)].upper() == reading.value
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
@@ -144,17 +147,20 @@ def test_sound_json_comes_back_as_it_is(value):
         assert json_object(text).value == document
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**12), 10**12))
 def test_a_whole_number_is_read_in_any_grouping(value):
     for text in (f"{value}", f"{value:,}", f"The answer is {value:,}.", rf"\boxed{{{value}}}", f"#### {value}"):
         assert number(text).value == value
 
 
+@settings(deadline=None)
 @given(st.floats(1e-6, 1e9))
 def test_a_decimal_number_is_read(value):
     assert number(f"so {value!r} km").value == pytest.approx(value, rel=1e-12)
 
 
+@settings(deadline=None)
 @given(
     st.text(alphabet=st.characters(blacklist_characters="<[◁|>/", blacklist_categories=("Cs",))),
     st.text(alphabet="abc \n"),

@@ -44,17 +44,20 @@ def test_the_verdict_keeps_both_forms():
     assert math_compare("", "3") == (False, "", "3", "nothing to compare")
 
 
+@settings(deadline=None)
 @given(st.fractions(max_denominator=999), st.fractions(max_denominator=999))
 def test_fractions_are_compared_exactly(a: Fraction, b: Fraction):
     latex = rf"\frac{{{b.numerator}}}{{{b.denominator}}}"
     assert math_equal(str(a), latex) == (a == b)
 
 
+@settings(deadline=None)
 @given(st.integers(-(10**15), 10**15), st.integers(-5, 5))
 def test_whole_numbers_are_compared_exactly(a: int, step: int):
     assert math_equal(f"{a:,}", str(a + step)) == (step == 0)
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-99, 99), min_size=2, max_size=5), st.randoms(use_true_random=False))
 def test_order_matters_in_tuples_only(items, random):
     shuffled = items[:]

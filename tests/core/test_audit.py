@@ -6,7 +6,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.core.audit import Audit
@@ -41,6 +41,7 @@ def test_counts_and_reasons():
     assert audit.fate("r4") is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 7), st.integers(1, 7))
 def test_nothing_is_lost(numbers, first, second):
     audit = Audit(key=str)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.core.cache import MISS, ContentCache, cache_folder, content_key
@@ -41,6 +41,7 @@ def triple(x):
     return 3 * x
 
 
+@settings(deadline=None)
 @given(JSON, JSON)
 def test_keys_are_equal_just_when_content_is(a, b):
     assert (content_key(a) == content_key(b)) == (repr_of(a) == repr_of(b))
@@ -194,6 +195,7 @@ def test_what_cannot_be_kept_is_said(tmp_path, value):
     assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_damage_anywhere_is_a_miss(tmp_path_factory, data):
     cache = ContentCache(tmp_path_factory.mktemp("cache"))

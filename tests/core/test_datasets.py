@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.core import datasets
@@ -34,6 +34,7 @@ from assay.core.errors import DataError, MissingExtra, UsageError
 IDS = st.lists(st.text(min_size=1, max_size=8), unique=True, min_size=1, max_size=60)
 
 
+@settings(deadline=None)
 @given(IDS, st.integers(1, 60), st.integers(1, 60))
 def test_limits_are_nested_and_keep_the_order(ids, a, b):
     small, large = sorted((a, b))
@@ -43,6 +44,7 @@ def test_limits_are_nested_and_keep_the_order(ids, a, b):
     assert first == [i for i in ids if i in set(first)]
 
 
+@settings(deadline=None)
 @given(IDS, st.integers(1, 59), st.randoms(use_true_random=False))
 def test_limits_depend_on_ids_alone(ids, n, random):
     shuffled = ids[:]

@@ -33,7 +33,7 @@ def best(table: np.ndarray, threshold: float) -> tuple[int, float]:
     return max(results)
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(TABLES, st.sampled_from([0.3, 0.5, 0.85, 1.0]))
 def test_as_many_pairs_as_can_be_then_as_similar(table, threshold):
     found = assign(table, threshold)
@@ -43,12 +43,14 @@ def test_as_many_pairs_as_can_be_then_as_similar(table, threshold):
         assert similarity == table[i, j] >= threshold
 
 
+@settings(deadline=None)
 @given(TABLES)
 def test_turning_the_sides_swaps_precision_and_recall(table):
     one, other = assign(table, 0.5), assign(table.T, 0.5)
     assert (one.precision, one.recall, one.f1) == (other.recall, other.precision, other.f1)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from("abcd"), max_size=6), st.lists(st.sampled_from("abcd"), max_size=6))
 def test_exact_matching_is_the_intersection_of_multisets(predicted, gold):
     common = sum(min(predicted.count(x), gold.count(x)) for x in set(predicted))
@@ -77,6 +79,7 @@ def test_kinds_of_similarity():
     assert match(["ab"], ["xy"], lambda a, b: np.ones((len(a), len(b)))).f1 == 1
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.text(alphabet="abc", max_size=5), max_size=6), st.lists(st.text(alphabet="abc", max_size=5), max_size=6)
 )

@@ -26,6 +26,7 @@ from assay.core.metrics import (
     mean,
     median,
     pass_at,
+    power,
     ratio,
     total,
 )
@@ -223,6 +224,21 @@ def test_a_known_paired_difference_gets_the_textbook_p():
     assert (found.low, found.high) == pytest.approx((ci.low, ci.high), abs=0.03)
     assert found.n == 80
     assert found.n_needed == needed_units((a - b).mean(), (a - b).std(ddof=1))
+
+
+@pytest.mark.parametrize("metric", [mean("x"), avg_at("x"), macro("x", over="g"), total("x"), ratio("x", "items")])
+def test_a_pilot_of_records_agrees_with_the_comparison(metric):
+    r = rng()
+    a = r.normal(size=90)
+    b = a + r.normal(size=90) - 0.2
+    one, two = (frame(x, attempts=3, g=[i // 3 % 5 for i in range(90)], items=[2] * 90) for x in (a, b))
+    found, compared = power(metric, one, two), compare(metric, one, two)
+    assert found.n == compared.n_clusters == 30
+    assert found.difference == pytest.approx(compared.difference)
+    assert found.needed == pytest.approx(compared.n_needed, rel=0.15)  # macro: pooled over strata
+    assert power(metric, one, two, difference=10 * compared.difference).needed < found.needed
+    with pytest.raises(UsageError, match="no paired differences here: it is no sum"):
+        power(median("x"), one, two)
 
 
 def test_pairing_finds_what_two_separate_intervals_cannot():

@@ -42,12 +42,14 @@ def test_normal_form(text, want):
     assert normalise(text) == want
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_normal_form_is_stable(text):
     assert normalise(normalise(text)) == normalise(text)
     assert normalise(f" {text}\n") == normalise(text)
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=st.characters(max_codepoint=127)))
 def test_ascii_takes_the_same_path(text):
     assert normalise(text + " é") == (normalise(text) + " é").strip()
@@ -61,6 +63,7 @@ def test_distinct_n():
     assert distinct_n([["x", "y"], ["x", "z"]], 1) == 3 / 4
 
 
+@settings(deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=5), st.integers(1, 3))
 def test_distinct_n_lies_in_range(documents, n):
     value = distinct_n(documents, n)
@@ -126,6 +129,7 @@ def test_near_duplicates_are_those_of_brute_force(threshold):
         assert similarity == pytest.approx(truth[key])
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="ab c", max_size=12), max_size=12))
 def test_equal_texts_are_always_found(texts):
     groups = groups_of(near_duplicates(texts, 0.9), len(texts))

@@ -264,7 +264,7 @@ class LiveState(Task):
     async def trial(self, system, sample, ctx):
         ctx.state["served"] += 1
         await asyncio.sleep(0.02)
-        value = await ctx.compute(slow_square, sample.input, timeout=5.0)
+        value = await ctx.compute(slow_square, system.answer(sample.input) // 2, timeout=5.0)
         right = (value + ctx.attempt) % 2 == 0
         return Outcome({"success": float(right)}, groups={"end": "done"})
 

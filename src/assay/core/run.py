@@ -328,8 +328,7 @@ def run(
         "options_fingerprint": fingerprint(msgspec.to_builtins(ready.options, enc_hook=str)),
         "rebuildable": isinstance(benchmark, str) and isinstance(system, str),
         "system": ready.system_name,
-        "system_info": system_info
-        or importlib.import_module(loading).describe(system if isinstance(system, str) else ready.system),
+        "system_info": system_info or _described(ready, loading),
         "tags": dict(tags or {}),
         "seed": seed,
         "attempts": attempts,
@@ -350,6 +349,13 @@ def run(
     if ready.outputs is not None and (files := getattr(ready.system, "artifacts", None)) is not None:
         _adopt(files, path / "artifacts")
     return _carry_out(store, info, ready, loading, engine)
+
+
+def _described(ready: Prepared, loading: str) -> dict[str, Any]:
+    """Facts of the system: what its name says, and what only the live object knows (dtype, resolved revision)."""
+    describe = importlib.import_module(loading).describe
+    named = describe(ready.system_name) if ":" in ready.system_name else {}
+    return {**describe(ready.system), **named, "name": ready.system_name}
 
 
 def _rule(ready: Prepared, selection: Selection) -> dict[str, str]:

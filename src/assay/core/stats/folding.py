@@ -262,7 +262,11 @@ def _refuse_nan(metric: Metric, frame: pl.DataFrame) -> None:
 
 
 def _matches(metric: Metric, terms: Terms, frame: pl.DataFrame) -> NDArray[np.float64]:
-    same = frame.get_column(terms.numerator).is_in(list(terms.equals or ()))
+    column = frame.get_column(terms.numerator)
+    if column.null_count() == len(column):
+        # No trial got as far as having this group, so its type is anybody's guess.
+        return np.full(len(column), float(metric.error or 0.0))
+    same = column.is_in(list(terms.equals or ()))
     return same.cast(pl.Float64).fill_null(metric.error or 0.0).to_numpy().copy()
 
 
