@@ -1,10 +1,39 @@
 """Where data comes from, how it is read, and which part of it is taken."""
 
-from assay.core.datasets.archives import unpack
-from assay.core.datasets.manifest import Manifest, read_manifest, write_manifest
-from assay.core.datasets.readers import read_json, read_jsonl, read_table, require
-from assay.core.datasets.sampling import LIMIT_RULE, limit, limit_rule
-from assay.core.datasets.sources import Data, download, fingerprint, folder, generated, hub, package_file, stand_in
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.core.datasets.archives import unpack
+    from assay.core.datasets.manifest import Manifest, read_manifest, write_manifest
+    from assay.core.datasets.readers import read_json, read_jsonl, read_table, require
+    from assay.core.datasets.sampling import LIMIT_RULE, limit, limit_rule
+    from assay.core.datasets.sources import Data, download, fingerprint, folder, generated, hub, package_file, stand_in
+
+# Imported when asked for: archives, hashes and downloads would cost every start.
+_HOMES = {
+    "unpack": "archives",
+    "Manifest": "manifest",
+    "read_manifest": "manifest",
+    "write_manifest": "manifest",
+    "read_json": "readers",
+    "read_jsonl": "readers",
+    "read_table": "readers",
+    "require": "readers",
+    "LIMIT_RULE": "sampling",
+    "limit": "sampling",
+    "limit_rule": "sampling",
+    "Data": "sources",
+    "download": "sources",
+    "fingerprint": "sources",
+    "folder": "sources",
+    "generated": "sources",
+    "hub": "sources",
+    "package_file": "sources",
+    "stand_in": "sources",
+}
 
 __all__ = [
     "LIMIT_RULE",
@@ -27,3 +56,11 @@ __all__ = [
     "unpack",
     "write_manifest",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
