@@ -202,7 +202,7 @@ class AsciiEval(Benchmark):
         max_tokens: int = 1024,
         system_prompt: str | None = None,
     ) -> None:
-        names = [prompts.mode_named(name.strip()) for name in modes.split(",") if name.strip()]
+        names: list[prompts.Mode] = [prompts.mode_named(name.strip()) for name in modes.split(",") if name.strip()]
         if not names:
             raise UsageError("Option modes is empty; give some of text, image, both.")
         if answer not in scoring.RULES:
@@ -214,7 +214,7 @@ class AsciiEval(Benchmark):
         if image_order not in ("first", "last"):
             raise unknown_name("value of option image_order", image_order, ("first", "last"))
         self.source, self.split = data, split
-        self.modes = tuple(dict.fromkeys(names))
+        self.modes: tuple[prompts.Mode, ...] = tuple(sorted(set(names), key=names.index))
         self.answer, self.rotate = answer, rotate
         self.images = images
         self.image_order: Literal["first", "last"] = image_order

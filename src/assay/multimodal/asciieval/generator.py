@@ -391,17 +391,17 @@ def generate(
         groups.setdefault(shape.group, []).append(shape.concept)
         classes.setdefault(shape.klass, []).append(shape.concept)
 
+    kinds: list[Style] = [style for style in STYLES if style in styles]
     plan: list[tuple[Drawing, int, Style]] = []
     for place, shape in enumerate(chosen):
         for turn, number in enumerate(drawings):
             drawing = Drawing(shape, number)
             if crossed:
-                kinds: list[Style] = list(dict.fromkeys(styles))
-                plan += [(drawing, height, style) for height in heights for style in kinds]
+                plan.extend((drawing, height, kind) for height in heights for kind in kinds)
             else:
                 # Another start for each concept, and a turn of heights after each round of styles: no size or style
                 # stands for a concept, and no style for a size.
-                style = styles[(turn + place) % len(styles)]
+                style: Style = styles[(turn + place) % len(styles)]
                 height = heights[(turn + place + turn // len(heights) + place // len(heights)) % len(heights)]
                 plan.append((drawing, height, style))
 

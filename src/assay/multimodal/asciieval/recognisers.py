@@ -67,20 +67,22 @@ def question_of(item: Item, mode: Mode, options: RenderOptions = DEFAULT) -> Que
 
 
 def read_picture(png: bytes, side: int = _SIDE) -> NDArray[np.float32]:
-    """Ink of a picture in [0, 1], fitted into a square of ``side`` pixels, (side, side)."""
+    """Ink of a picture in [0, 1], its darkest pixel 1, fitted into a square of ``side`` pixels, (side, side)."""
     from PIL import Image
 
     ink = 255 - np.asarray(Image.open(io.BytesIO(png)).convert("L"))
-    rows, columns = np.flatnonzero(ink.max(axis=1) > 32), np.flatnonzero(ink.max(axis=0) > 32)
+    seen = ink > max(8, int(ink.max()) // 8)
+    rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
     if not rows.size:
         return np.zeros((side, side), np.float32)
     ink = ink[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     factor = side / max(ink.shape)
     width, height = (max(1, round(length * factor)) for length in ink.shape[::-1])
-    small = Image.fromarray(ink).resize((width, height), Image.Resampling.BOX)
+    smooth = Image.Resampling.BOX if factor < 1 else Image.Resampling.BILINEAR
+    small = Image.fromarray(ink).resize((width, height), smooth)
     square = Image.new("L", (side, side), 0)
     square.paste(small, ((side - width) // 2, (side - height) // 2))
-    return np.asarray(square, np.float32) / 255
+    return np.asarray(square, np.float32) / np.float32(max(1, int(ink.max())))
 
 
 def gradients(pictures: NDArray[np.float32], cell: int = 8, directions: int = 8) -> NDArray[np.float32]:
@@ -208,7 +210,7 @@ class GatedRecogniser:
 
     The gate is learnt from scores of drawings that the recognisers it weighs had not seen (three folds by drawing), to
     maximise the log-likelihood of the right one among the four choices; then both are trained on everything. Where it
-    gains less than one standard error over the better single recogniser, that one answers alone.
+    gains less than two standard errors over the better single recogniser, that one answers alone.
     """
 
     modes: tuple[Mode, ...] = ("both",)
@@ -243,9 +245,9 @@ class GatedRecogniser:
             return float(-gains(weights).mean() + 1e-3 * np.square(weights - alone).sum())
 
         found = minimize(loss, alone * 0.9, method="L-BFGS-B").x
-        # One standard error of proof: without it, joining is worse than the better one alone about as often as not.
+        # Two standard errors of proof: without them, joining is worse than the better one alone about as often as not.
         gain = gains(found)
-        self._gate = found if gain.mean() > gain.std() / np.sqrt(len(gain)) else alone
+        self._gate = found if gain.mean() > 2 * gain.std() / np.sqrt(len(gain)) else alone
         self._text.fit(items)
         self._image.fit(items)
         return self
