@@ -142,6 +142,9 @@ def test_a_folder_is_pooled_as_it_says_whatever_the_padding(tmp_path, how):
         want = np.tanh(POOLINGS[how](hidden) @ weight.T)
         np.testing.assert_allclose(vector, want / np.linalg.norm(want), atol=1e-5)
     assert model.encode([]).shape == (0, 8)
+    both = model.encode(["", texts[0]])
+    assert not both[0].any()
+    np.testing.assert_allclose(both[1], found[0], atol=1e-5)
 
 
 def test_long_texts_are_cut_and_many_keep_their_order(tmp_path):

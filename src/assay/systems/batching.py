@@ -30,6 +30,9 @@ PASS_TOKENS = 16_384
 CACHE_TOKENS = 65_536
 """Most tokens (rows times longest possible length) in decoding; it bounds the memory of keys and values."""
 
+PASS_COST = {"cpu": 48}
+"""What a pass costs besides its tokens, in tokens, by device (2,048 on GPUs, which are rarely full)."""
+
 IDLE = 5.0
 """Seconds after which a thread without work ends; the next request starts another."""
 
@@ -133,6 +136,7 @@ class Batcher:
         self.threads = threads
         self.max_batch = max_batch
         self.window = window
+        self._pass_cost = PASS_COST.get(decoder.device.type, 2048)
         self._jobs: list[Job] = []
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -257,7 +261,7 @@ class Batcher:
         waiting = [order]
         while waiting:
             rest = waiting.pop(0)
-            for batch in _batches(rest, [parts[i].length for i in rest], self.max_batch):
+            for batch in _batches(rest, [parts[i].length for i in rest], self.max_batch, self._pass_cost):
                 live = [i for i in batch if not owners[i].future.done()]
                 if not live:
                     continue
@@ -303,7 +307,7 @@ class Batcher:
             admitted.append(job)
             count += job.n
         admitted.sort(key=lambda job: len(job.tokens))
-        for batch in _batches(admitted, [len(job.tokens) for job in admitted], self.max_batch):
+        for batch in _batches(admitted, [len(job.tokens) for job in admitted], self.max_batch, self._pass_cost):
 
             def fail(error: Exception, batch: list[Generation] = batch) -> None:
                 for job in batch:
@@ -429,18 +433,20 @@ def _generator(seed: int, index: int) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
-def _batches(items: Sequence[Any], lengths: Sequence[int], most: int) -> Iterator[list[Any]]:
-    """Runs of similar length out of items sorted by length: padding is work, so no row is below 0.7 of the longest."""
-    start = 0
+def _batches(items: Sequence[Any], lengths: Sequence[int], most: int, pass_cost: int) -> Iterator[list[Any]]:
+    """Split items sorted by length: a batch ends when padding it further would cost more than another pass."""
+    start = padding = 0
     for end in range(1, len(items) + 1):
+        if end < len(items):
+            padding += (end - start) * (lengths[end] - lengths[end - 1])
         if (
             end == len(items)
             or end - start >= most
-            or lengths[start] < 0.7 * lengths[end] - 8
+            or padding > pass_cost
             or (end - start + 1) * lengths[end] > PASS_TOKENS
         ):
             yield list(items[start:end])
-            start = end
+            start, padding = end, 0
 
 
 def _is_out_of_memory(error: Exception) -> bool:

@@ -133,6 +133,7 @@ class SentenceEncoder:
         self.name = name
         self.device = device
         self.steps: list[Any] = []
+        self.dimensions = 0
         start, self.pooling, self.length = folder, "mean", None
         for module in _json(folder / "modules.json"):
             kind, place = str(module["type"]).rsplit(".", 1)[-1], folder / module["path"]
@@ -143,7 +144,9 @@ class SentenceEncoder:
             elif kind == "Pooling":
                 self.pooling = _pooling(place / "config.json")
             elif kind == "Dense":
-                self.steps.append(_dense(_json(place / "config.json"), load_file(place / "model.safetensors")))
+                tensors = load_file(place / "model.safetensors")
+                self.steps.append(_dense(_json(place / "config.json"), tensors))
+                self.dimensions = tensors["linear.weight"].shape[0]
             elif kind == "Normalize":
                 self.steps.append(lambda x: torch.nn.functional.normalize(x, dim=-1))
             else:
@@ -159,30 +162,30 @@ class SentenceEncoder:
         self.model.to(device)
         limit = getattr(self.model.config, "max_position_embeddings", None)
         self.length = self.length or limit
+        self.dimensions = self.dimensions or self.model.config.hidden_size
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """See `EmbeddingModel.encode`; texts beyond the model's length are cut, as sentence-transformers does."""
         import numpy as np
         import torch
 
-        if not texts:
-            return self.encode([""])[:0]
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-        out: np.ndarray | None = None
+        out = np.zeros((len(texts), self.dimensions), np.float32)
         for start in range(0, len(order), BATCH):
-            rows = order[start : start + BATCH]
-            inputs = self.tokenizer(
-                [texts[i] for i in rows], padding=True, truncation=True, max_length=self.length, return_tensors="pt"
-            ).to(self.device)
+            found = self.tokenizer(
+                [texts[i] for i in order[start : start + BATCH]], truncation=True, max_length=self.length
+            )
+            read = [place for place, ids in enumerate(found["input_ids"]) if ids]
+            if not read:
+                continue  # no tokens at all: the zero vector
+            rows = [order[start + place] for place in read]
+            kept = {key: [values[place] for place in read] for key, values in found.items()}
+            inputs = self.tokenizer.pad(kept, return_tensors="pt").to(self.device)
             with torch.inference_mode():
                 vectors = _pool(self.model(**inputs).last_hidden_state, inputs["attention_mask"], self.pooling)
                 for step in self.steps:
                     vectors = step(vectors)
-            found = vectors.float().cpu().numpy()
-            if out is None:
-                out = np.zeros((len(texts), found.shape[1]), np.float32)
-            out[rows] = found
-        assert out is not None
+            out[rows] = vectors.float().cpu().numpy()
         return out
 
 
