@@ -189,3 +189,14 @@ def test_hub_refusals(hub, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(MissingExtra, match="pip install"):
         datasets.hub("hf:org/name")
+
+
+def test_digits_are_those_of_scikit_learn():
+    sklearn = pytest.importorskip("sklearn.datasets")
+    bunch = sklearn.load_digits()
+    images, labels, data = datasets.digits("MNIST")
+    assert (images == bunch.images).all()
+    assert (labels == bunch.target).all()
+    assert data.kind == "stand-in"
+    assert data.source.endswith("instead of MNIST")
+    assert datasets.digits()[2].kind == "real"

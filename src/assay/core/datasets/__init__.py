@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.core.datasets.archives import unpack
     from assay.core.datasets.manifest import Manifest, read_manifest, write_manifest
+    from assay.core.datasets.offline import digits
     from assay.core.datasets.readers import read_json, read_jsonl, read_table, require
     from assay.core.datasets.sampling import LIMIT_RULE, limit, limit_rule
     from assay.core.datasets.sources import Data, download, fingerprint, folder, generated, hub, package_file, stand_in
@@ -18,6 +19,7 @@ _HOMES = {
     "Manifest": "manifest",
     "read_manifest": "manifest",
     "write_manifest": "manifest",
+    "digits": "offline",
     "read_json": "readers",
     "read_jsonl": "readers",
     "read_table": "readers",
@@ -39,6 +41,7 @@ __all__ = [
     "LIMIT_RULE",
     "Data",
     "Manifest",
+    "digits",
     "download",
     "fingerprint",
     "folder",
