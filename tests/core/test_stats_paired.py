@@ -275,9 +275,27 @@ def test_only_what_both_were_tried_on_counts():
     found = compare(mean("x"), a, b)
     assert (found.n, found.value_a, found.value_b) == (2, 0.5, 0.0)
     assert "2 without a partner left out" in found.note
-    none = compare(mean("x"), a, b.with_columns(sample=pl.lit("z") + pl.col("sample")))
+    none = compare(mean("x"), a, b.with_columns((pl.lit("z") + pl.col("sample", "cluster")).name.keep()))
     assert np.isnan(none.p)
     assert "nothing that both were tried on" in none.note
+
+
+def test_modes_of_one_item_pair_across_tasks():
+    a, b = frame([1.0, 0.0, 1.0, 1.0]), frame([0.0, 0.0, 1.0, 0.0]).with_columns(task=pl.lit("image"))
+    found = compare(mean("x"), a, b)
+    assert (found.n, found.difference, found.test) == (4, 0.5, "McNemar, exact")
+    assert found == compare(mean("x"), a, b.with_columns(task=pl.lit("t")))
+
+
+def test_conditions_of_one_problem_pair_by_cluster():
+    r = rng()
+    cluster = [f"p{i // 2}" for i in range(24)]
+    a, b = (frame(r.normal(size=24) + d, attempts=2, cluster=cluster) for d in (1, 0))
+    a, b = (f.with_columns(sample=pl.col("sample") + name) for f, name in ((a, "|plain"), (b, "|vote")))
+    found = compare(mean("x"), a, b)
+    assert (found.n, found.n_clusters) == (12, 12)
+    d = (a["x"] - b["x"]).to_numpy().reshape(12, 2).mean(axis=1)
+    assert found.p == pytest.approx(sign_flip_test(d, rng=rng())[0])
 
 
 def test_an_error_of_one_system_counts_against_it():

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
     from numpy.typing import ArrayLike
 
+    from assay.core.stats.paired import Power
+
 Fold = Literal["records", "average", "pass_at", "pass_all", "majority", "median"]
 
 
@@ -276,7 +278,8 @@ def compare(
 ) -> Comparison:
     """Paired difference of a metric between two systems, with interval and permutation or McNemar p.
 
-    Only samples that both were tried on enter (trials with the same attempt, where attempts are random).
+    Only samples that both were tried on enter (trials with the same attempt, where attempts are random). Frames of one
+    task each pair by sample id, whatever the tasks are called; conditions with ids of their own pair by cluster.
     """
     from assay.core.stats.comparing import compare_pair
 
@@ -299,6 +302,28 @@ def compare_all(
     from assay.core.stats.comparing import compare_pairs
 
     return compare_pairs(metric, frames, resample=resample, level=level, resamples=resamples, seed=seed, rows=rows)
+
+
+def power(
+    metric: Metric,
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    *,
+    difference: float | None = None,
+    power: float = 0.8,
+    level: float = 0.95,
+    resample: Resample = "samples",
+    rows: tuple[pl.DataFrame, pl.DataFrame] | None = None,
+) -> Power:
+    """What a pilot of two systems says about a larger comparison: detectable difference, clusters needed.
+
+    ``difference`` is the one to plan for; None = the pilot's own.
+    """
+    from assay.core.stats.comparing import paired_differences
+    from assay.core.stats.paired import pilot_power
+
+    found = paired_differences(metric, a, b, resample=resample, rows=rows)
+    return pilot_power(found, difference=difference, power=power, level=level)
 
 
 def pass_at_k(n: ArrayLike, c: ArrayLike, k: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from assay.core.benchmark import Metric, Resample
+from assay.core.errors import UsageError
 from assay.core.metrics import Comparison
 from assay.core.stats.evaluating import check_rule, measured, resampler_of, row_statistic
 from assay.core.stats.folding import KEY, Folded, count, fold
@@ -61,8 +62,7 @@ def compare_pair(
     rule = metric.resample or resample
     check_rule(rule)
     sides = [count(metric, measured(metric, frame, rows[i] if rows else None)).frame for i, frame in enumerate((a, b))]
-    keys: list[str] = list(KEY) if rule == "attempts" else list(KEY[:2])
-    (one, two), n = _paired(sides[0], sides[1], keys)
+    (one, two), n, dropped = _paired(sides[0], sides[1], rule)
     if n == 0:
         return _comparison(metric, names, 0, _Difference(note="nothing that both were tried on"), level)
     rng = np.random.default_rng(seed)
@@ -71,10 +71,35 @@ def compare_pair(
         found = _by_loop(metric, one, two, rule, level=level, resamples=resamples, rng=rng)
     else:
         found = _by_sums(folded[0], folded[1], rule, level=level, resamples=resamples, rng=rng)
-    dropped = max(_pairs(side, keys) for side in sides) - n
     if dropped:
         found = replace(found, note="; ".join(filter(None, [found.note, f"{dropped} without a partner left out"])))
     return _comparison(metric, names, n, found, level)
+
+
+def paired_differences(
+    metric: Metric,
+    a: pl.DataFrame,
+    b: pl.DataFrame,
+    *,
+    resample: Resample,
+    rows: tuple[pl.DataFrame, pl.DataFrame] | None,
+) -> Array:
+    """Difference of each paired unit, to first order: their mean is the metric's difference, their spread its error."""
+    rule = metric.resample or resample
+    check_rule(rule)
+    sides = [count(metric, measured(metric, f, rows[i] if rows else None)).frame for i, f in enumerate((a, b))]
+    (one, two), n, _ = _paired(sides[0], sides[1], rule)
+    x, y = fold(metric, one, rule), fold(metric, two, rule)
+    if n == 0 or x is None or y is None or metric.terms.fold == "median" or x.reason or y.reason:
+        reason = (x.reason or y.reason) if x and y else ""
+        raise UsageError(
+            f"Metric {metric.name!r} has no paired differences here: "
+            + (reason or ("it is no sum over units" if n else "nothing that both were tried on"))
+            + "."
+        )
+    unit_x, unit_y, units = _units(x, y, rule)
+    influence, _ = _paired_influence(x.linear, y.linear, unit_x, unit_y, units, rule)
+    return influence * units + (x.linear.value() - y.linear.value() - (influence.sum() if x.linear.summed else 0.0))
 
 
 def compare_pairs(
@@ -134,13 +159,26 @@ def _pairs(frame: pl.DataFrame, keys: Sequence[str]) -> int:
     return frame.select(keys).n_unique() if len(frame) else 0
 
 
-def _paired(a: pl.DataFrame, b: pl.DataFrame, keys: Sequence[str]) -> tuple[tuple[pl.DataFrame, pl.DataFrame], int]:
-    """Records of both on what both have, clusters as ``a`` has them, in an order that does not depend on the input."""
+def _paired(a: pl.DataFrame, b: pl.DataFrame, rule: Resample) -> tuple[tuple[pl.DataFrame, pl.DataFrame], int, int]:
+    """Records of both on what both have, in an order that does not depend on the input; shared pairs, pairs dropped.
+
+    Samples pair by task and id, across two tasks by id (modes of one item), and where ids differ too by cluster
+    (conditions of one problem). Clusters are as ``a`` has them.
+    """
+    keys = list(KEY) if rule == "attempts" else list(KEY[:2])
+    tasks = [frame.get_column("task").unique().to_list() for frame in (a, b)]
+    if len(tasks[0]) == len(tasks[1]) == 1:
+        b = b.with_columns(pl.lit(tasks[0][0]).alias("task"))
     shared = a.select(*keys, "cluster").unique(keys).join(b.select(keys).unique(), on=keys, how="inner")
-    order = list(KEY)
-    first = a.join(shared.select(keys), on=keys, how="semi").sort(order)
-    second = b.drop("cluster").join(shared, on=keys, how="inner").sort(order)
-    return (first, second), len(shared)
+    if len(shared) == 0 and rule != "attempts":
+        keys = ["cluster"]
+        shared = a.select(keys).unique().join(b.select(keys).unique(), on=keys, how="inner")
+    first = a.join(shared.select(keys), on=keys, how="semi").sort(KEY)
+    if keys == ["cluster"]:
+        second = b.join(shared, on=keys, how="semi").sort(KEY)
+    else:
+        second = b.drop("cluster").join(shared, on=keys, how="inner").sort(KEY)
+    return (first, second), len(shared), max(_pairs(a, keys), _pairs(b, keys)) - len(shared)
 
 
 def _strata_differ(metric: Metric, a: pl.DataFrame, b: pl.DataFrame) -> bool:
