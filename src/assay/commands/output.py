@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,16 @@ def say(text: str, *, quiet: bool = False) -> None:
     """One line on standard error."""
     if not quiet:
         print(text, file=sys.stderr)
+
+
+def show_rows(title: str, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
+    """Rows as a table that fits the terminal."""
+    import polars as pl
+
+    from assay.core.table import Table
+    from assay.report.terminal import print_table
+
+    print_table(Table("rows", title, pl.DataFrame(rows, infer_schema_length=None), notes), out())
 
 
 def print_json(value: Any) -> None:

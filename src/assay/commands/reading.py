@@ -9,7 +9,7 @@ from typing import Any
 
 import assay
 from assay.cli import DONE, GATE_FAILED, pairs
-from assay.commands.output import out, plain, print_json
+from assay.commands.output import out, plain, print_json, show_rows
 from assay.core.errors import UsageError, unknown_name
 from assay.core.results import Run, find_run, find_runs
 from assay.core.run import runs_folder
@@ -104,18 +104,19 @@ def runs_(arguments: Any) -> int:
     if arguments.json:
         print_json([{"path": str(r.path), **r.info} for r in runs])
         return DONE
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for column in ("run", "status", "trials", "errors", "USD"):
-        table.add_column(column, justify="left" if column in ("run", "status") else "right", overflow="fold")
+    if not runs:
+        out().print(f"There is no run in {runs_folder()} yet; `assay run` makes one.", markup=False)
+        return DONE
+    rows = []
     for run in runs:
         info = run.info
         statuses = info.get("statuses", {})
         errors = statuses.get("error", 0) + statuses.get("timeout", 0)
-        done = f"{info.get('done', '?')}/{info['trials']}"
-        table.add_row(run.id, run.status, done, str(errors), f"{info.get('paid', 0.0):.4g}")
-    out().print(table if runs else f"There is no run in {runs_folder()} yet; `assay run` makes one.")
+        done = f"{info['done']}/{info['trials']}" if "done" in info else f"?/{info['trials']}"
+        rows.append(
+            {"run": run.id, "status": run.status, "trials": done, "errors": errors, "USD": info.get("paid", 0.0)}
+        )
+    show_rows(f"Runs in {runs_folder()}", rows)
     return DONE
 
 
@@ -144,7 +145,8 @@ def gate_(arguments: Any) -> int:
             side = "min" if "min" in v else "max"
             word = "passed" if v["passed"] else "FAILED"
             out().print(
-                f"{word}: {v['metric']} = {v['value']:.4g} [{v['low']:.4g}, {v['high']:.4g}], {side} {v[side]:g} ({v['run']})",
+                f"{word}: {v['metric']} = {v['value']:.4g} [{v['low']:.4g}, {v['high']:.4g}], "
+                f"{side} {v[side]:g} ({v['run']})",
                 soft_wrap=True, markup=False,
             )  # fmt: skip
     return DONE if all(v["passed"] for v in verdicts) else GATE_FAILED

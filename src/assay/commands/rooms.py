@@ -13,6 +13,7 @@ from typing import Any
 import assay
 from assay.cli import COULD_NOT_RUN, DONE, GATE_FAILED, pairs
 from assay.commands.output import out, print_json
+from assay.core.benchmark import Metric, Task
 from assay.core.errors import AssayError
 from assay.core.registry import benchmark_class, benchmark_entries, signature_options
 
@@ -62,14 +63,8 @@ def info_(arguments: Any) -> int:
         "paper": bench.paper,
         "version": bench.version,
         "data": dict(bench.data()),
-        "tasks": [
-            {"name": t.name, "samples": len(t.samples()), "attempts": t.attempts, "takes": t.system.__name__, "random": t.resample}
-            for t in tasks
-        ],
-        "metrics": [
-            {"name": m.name, "headline": m.headline, "error counts as": m.error, "better": "higher" if m.higher_is_better else "lower"}
-            for m in bench.metrics
-        ],
+        "tasks": [_task_row(t) for t in tasks],
+        "metrics": [_metric_row(m) for m in bench.metrics],
         "options": {n: _shown(p) for n, p in signature_options(type(bench)).items()},
         "methods": {n: _options_of(f) for n, f in bench.methods().items()},
         "analyses": sorted(bench.analyses),
@@ -81,6 +76,25 @@ def info_(arguments: Any) -> int:
         return DONE
     _print_facts(facts)
     return DONE
+
+
+def _task_row(task: Task) -> dict[str, Any]:
+    return {
+        "name": task.name,
+        "samples": len(task.samples()),
+        "attempts": task.attempts,
+        "takes": task.system.__name__,
+        "random": task.resample,
+    }
+
+
+def _metric_row(metric: Metric) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "headline": metric.headline,
+        "error counts as": metric.error,
+        "better": "higher" if metric.higher_is_better else "lower",
+    }
 
 
 def _print_facts(facts: dict[str, Any]) -> None:
@@ -183,7 +197,7 @@ def doctor_(arguments: Any) -> int:
     from assay.systems.chat.providers import providers
 
     for name, provider in providers().items():
-        variables = [v for v in getattr(provider, "keys", ()) if v]
+        variables = provider.key
         if variables:
             state = "set" if any(os.environ.get(v) for v in variables) else "not set"
             facts.append((f"key of {name}", state, " or ".join(variables)))
