@@ -240,3 +240,10 @@ def _seconds(replies: list[str]) -> float:
         for reply in replies:
             choice_letter(reply)
     return time.perf_counter() - started
+
+
+@pytest.mark.parametrize("filler", ["A word or two about shapes and tails. ", "It may be (A).\n", "Answer: A\n", "\n"])
+def test_long_replies_are_read_from_their_end(filler):
+    for length in (10, 400):
+        assert choice_letter(filler * length + "\n\nThe answer is C.").value == "C"
+        assert choice_letter("The answer is C.\n" + "A shape is drawn here.\n" * length).value == "C"

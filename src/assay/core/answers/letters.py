@@ -320,15 +320,28 @@ def _among_lines(patterns: _Patterns, text: str, said: Sequence[tuple[str, int, 
     return re.search(r"[^\W_]", text[others[-1][2] : start]) is None or re.search(r"[^\W_]", text[end:]) is not None
 
 
-def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence[str] | None) -> Reading:
-    echoed = _echoed(patterns, text)
-    said: list[tuple[str, int, int]] = []
-    for match in patterns.said.finditer(text):
+_TAIL = 2000
+
+
+def _statements(patterns: _Patterns, text: str, echoed: set[int], begin: int) -> list[tuple[str, int, int]]:
+    """What the reply states from ``begin`` on, as (rule, start, end) of each letter that is not refused."""
+    said = []
+    for match in patterns.said.finditer(text, begin):
         how = match.lastgroup or ""
         start, end = match.span(how)
         if (start in echoed and how != "verdict") or _is_word(text, start, end) or _refused(text, start, end):
             continue
         said.append((how, start, end))
+    return said
+
+
+def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence[str] | None) -> Reading:
+    echoed = _echoed(patterns, text)
+    # The last statement counts, so a long reply is read from its end; all of it only if nothing stands there.
+    tail = text.find("\n", len(text) - _TAIL) + 1 if len(text) > 2 * _TAIL else 0
+    said = _statements(patterns, text, echoed, tail)
+    if not said and tail:
+        said = _statements(patterns, text, echoed, 0)
     if said:
         how, start, end = said[-1]
         if (how == "line" and _among_lines(patterns, text, said)) or len(_row(patterns, text, start, end)[0]) > 1:
