@@ -338,7 +338,7 @@ def _statements(patterns: _Patterns, text: str, echoed: set[int], begin: int) ->
 def _read_letter(patterns: _Patterns, text: str, letters: str, choices: Sequence[str] | None) -> Reading:
     echoed = _echoed(patterns, text)
     # The last statement counts, so a long reply is read from its end; all of it only if nothing stands there.
-    tail = text.find("\n", len(text) - _TAIL) + 1 if len(text) > 2 * _TAIL else 0
+    tail = text.find("\n", len(text) - _TAIL) + 1 if len(text) > _TAIL else 0
     said = _statements(patterns, text, echoed, tail)
     if not said and tail:
         said = _statements(patterns, text, echoed, 0)
