@@ -75,6 +75,22 @@ def test_facets_render(kind: str) -> None:
     assert {"one", "two"} <= set(shown)
 
 
+def test_a_single_facet_is_a_plain_chart() -> None:
+    frame = SCORED.with_columns(part=pl.lit("one"))
+    assert "facet" not in vega_lite(Table("t", "T", frame, chart=Chart("bar", "system", "value", facet="part")))
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_frames_without_rows_or_without_values_are_drawn_empty(kind: str) -> None:
+    table = TABLES[kind]
+    nothing = table.frame.with_columns(pl.all().replace_strict({}, default=None, return_dtype=pl.Float64))
+    names = nothing.with_columns(
+        pl.lit(None, pl.String).alias(c) for c, t in table.frame.schema.items() if t == pl.String
+    )
+    for frame in (table.frame.clear(), names):
+        assert to_svg(vega_lite(Table("t", "T", frame, chart=table.chart))).startswith("<svg")
+
+
 def test_names_and_values_are_written_in_the_figure() -> None:
     shown = texts(to_svg(vega_lite(TABLES["interval"])))
     assert {"alpha", "beta", "gamma", "0.9", "0.5", "−0.1"} <= set(shown)

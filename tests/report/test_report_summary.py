@@ -5,8 +5,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from assay.core.metrics import mean
-from assay.report.conduct import subject_calls
+from assay.core.metrics import function, mean
+from assay.report.conduct import number_format, subject_calls
 from assay.report.exchange import ImageBudget
 from assay.report.summary import Board, boards, labels
 from assay.report.trials import KINDS, choose
@@ -204,3 +204,34 @@ def test_many_systems_are_drawn_as_cells_instead_of_rows(new_run: Callable[..., 
         assert drawn is not None
         assert drawn.chart is not None
         assert drawn.chart.kind == "heatmap"
+
+
+def test_low_and_full_follow_a_score_whose_direction_is_known(new_run: Callable[..., Any], tmp_path: Path) -> None:
+    run = new_run(tmp_path, "a", 0.5)
+    cost = function("dollars", lambda f: f["correct"].len() / f["correct"].sum(), higher_is_better=False, headline=True)
+
+    class Dollars(type(run)):  # type: ignore[misc]
+        metrics_given: Any = ()
+
+        def metrics(self) -> Any:
+            return self.metrics_given
+
+    mixed, alone = Dollars(run.path), Dollars(run.path)
+    mixed.metrics_given, alone.metrics_given = (cost, mean("correct")), (cost,)
+    assert Board([mixed]).headline == "dollars"
+    assert Board([mixed]).trial_score() == ("correct", True)
+    scores = {trial.kind: trial.score for trial in choose(Board([mixed]), ImageBudget()).trials if trial.score}
+    assert scores["low"] == "0"
+    assert scores["full"] == "1"
+    assert {trial.kind for trial in choose(Board([alone]), ImageBudget()).trials} == {"error", "some"}
+
+
+def test_a_group_that_names_single_samples_is_not_broken_down(new_run: Callable[..., Any], tmp_path: Path) -> None:
+    run = new_run(tmp_path, "a", 0.5, n=30)
+    run.samples = run.samples.with_columns(lines=pl.col("index"))
+    assert Board([run]).groups == ["concept"]
+
+
+@pytest.mark.parametrize(("values", "spec"), [([0.5, 1.0], ".3f"), ([2e-4], ".4g"), ([12.0], ".4g"), ([None], ".4g")])
+def test_numbers_keep_the_digits_that_matter(values: list[float | None], spec: str) -> None:
+    assert number_format(values) == spec

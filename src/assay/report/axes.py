@@ -57,7 +57,9 @@ def color(data: ChartData, *, hide: bool = False) -> dict[str, Any]:
 
 def scaled(data: ChartData, *, legend: bool = True) -> dict[str, Any]:
     present = [str(v) for v in data.distinct("color")]
-    show: dict[str, Any] | None = {"values": present, "columns": 4} if legend and len(present) > 1 else None
+    show: dict[str, Any] | None = (
+        {"values": present, "columns": 4, "symbolOpacity": 1} if legend and len(present) > 1 else None
+    )
     title = data.columns["color"].replace("_", " ")
     return {
         "field": "color",

@@ -62,6 +62,13 @@ class ChartData:
         """Values of a channel in order of appearance."""
         return list(dict.fromkeys(row[channel] for row in self.values if row.get(channel) is not None))
 
+    def most_in_facet(self, channel: str) -> int:
+        """Most different values of a channel in one facet."""
+        parts: dict[Any, set[Any]] = {}
+        for row in self.values:
+            parts.setdefault(row.get("facet"), set()).add(row[channel])
+        return max(map(len, parts.values()), default=0)
+
     def numbers(self, *channels: str) -> list[float]:
         return [row[c] for row in self.values for c in channels if isinstance(row.get(c), int | float)]
 

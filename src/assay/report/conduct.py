@@ -178,9 +178,9 @@ def subject_calls(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def number_format(values: Iterable[float | None]) -> str:
-    """``.3f`` for shares and their differences, ``.4g`` for everything else."""
+    """``.3f`` for shares and their differences, ``.4g`` for everything else, dollars of a thousandth included."""
     finite = [abs(v) for v in values if v is not None and math.isfinite(v)]
-    return ".3f" if finite and max(finite) <= 1 else ".4g"
+    return ".3f" if finite and 0.02 <= max(finite) <= 1 else ".4g"
 
 
 def as_floats(*names: str) -> dict[str, Any]:

@@ -65,16 +65,20 @@ def vega_lite(
         raise UsageError(f"Table {table.name!r} asks for the chart {chart.kind!r}; known are {', '.join(_BUILDERS)}.")
     data = prepare(table, chart, domain)
     spec: dict[str, Any] = {"$schema": SCHEMA, "description": f"{table.title} ({chart.kind.replace('_', ' ')})"}
+    if data.has("facet") and len(data.distinct("facet")) < 2:
+        # One part needs no small multiples: it gets the whole width.
+        del data.kinds["facet"]
     body = _BUILDERS[chart.kind](data)
     fixed = body.pop("fixed_width", None)
     if data.has("facet"):
         inner = {"width": 230, "height": 180} | body
         inner.pop("padding", None)
-        spec |= {
-            "facet": {"field": "facet", "type": "nominal", "title": None, "sort": None},
-            "columns": 3,
-            "spec": inner,
-        }
+        facet = {"field": "facet", "type": "nominal", "title": None, "sort": None}
+        spec |= {"facet": facet, "columns": 3, "spec": inner}
+        if data.kinds["x"] == "nominal":
+            # Each part shows its own names, wide enough to read them.
+            spec["resolve"] = {"scale": {"x": "independent"}}
+            inner["width"] = max(230, 18 * data.most_in_facet("x"))
     else:
         spec |= {"width": fixed or width or "container"} | body
         if width is None and not fixed:

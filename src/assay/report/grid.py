@@ -69,20 +69,18 @@ def grid(table: Table, hide: Iterable[str] = (), limit: int | None = MAX_ROWS) -
     """A table as it is shown; ``low`` and ``high`` become one column beside the value they belong to."""
     frame = table.frame
     names = [name for name in frame.columns if name not in set(hide)]
-    folded = "low" in names and "high" in names
-    if folded:
-        names = [name for name in names if name != "high"]
+    ends = interval_columns(table)
+    folded = ends[0] if ends and set(ends) <= set(names) else None
+    names = [name for name in names if not (folded and ends and name == ends[1])]
     columns = [
-        Column("interval", True, fields=("low", "high"))
-        if folded and name == "low"
+        Column("interval", True, fields=ends or ())
+        if name == folded
         else Column(title(name), bool(frame.schema[name].is_numeric()))
         for name in names
     ]
     rows = []
     for record in frame.head(frame.height if limit is None else limit).iter_rows(named=True):
-        cells = [
-            _interval(table, record) if folded and name == "low" else _cell(table, name, record[name]) for name in names
-        ]
+        cells = [_interval(table, record) if name == folded else _cell(table, name, record[name]) for name in names]
         rows.append(Row(cells, json.dumps(_systems_of(record), ensure_ascii=False)))
     return _named(table, columns, rows, frame.height - len(rows))
 
@@ -155,10 +153,27 @@ def _cell(table: Table, name: str, value: Any) -> Cell:
 
 
 def _interval(table: Table, record: Mapping[str, Any]) -> Cell:
-    low, high = record["low"], record["high"]
-    if low is None or high is None or not (math.isfinite(low) or math.isfinite(high)):
+    names = interval_columns(table) or ("low", "high")
+    ends = [record[name] for name in names]
+    if any(end is None for end in ends) or not any(math.isfinite(end) for end in ends):
         return Cell(MISSING, "")
-    return Cell(f"{format_cell(table, 'low', low)} to {format_cell(table, 'high', high)}", f"{raw(low)} {raw(high)}")
+    texts = [format_cell(table, _format_like(table, name), end) for name, end in zip(names, ends)]
+    return Cell(" to ".join(texts), " ".join(map(raw, ends)))
+
+
+def interval_columns(table: Table) -> tuple[str, str] | None:
+    """The columns of a table's interval: those of its chart, else ``low`` and ``high``; None without one."""
+    chart, columns = table.chart, table.frame.columns
+    if chart is not None and chart.low in columns and chart.high in columns:
+        return str(chart.low), str(chart.high)
+    return ("low", "high") if "low" in columns and "high" in columns else None
+
+
+def _format_like(table: Table, name: str) -> str:
+    """The column whose format an end of the interval takes: its own, else that of the value that the chart draws."""
+    if name in table.formats or table.chart is None:
+        return name
+    return next((column for column in (table.chart.x, table.chart.y) if column in table.formats), name)
 
 
 def raw(value: Any) -> str:

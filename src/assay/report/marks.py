@@ -90,7 +90,7 @@ def stacked_bar(data: ChartData) -> dict[str, Any]:
 
 def line(data: ChartData, interpolate: str = "linear") -> dict[str, Any]:
     """Lines with bands; up to six series carry their name at the end, more get a legend."""
-    direct = data.has("color") and len(data.distinct("color")) <= DIRECT_LABELS and not data.has("facet")
+    direct = 1 <= len(data.distinct("color")) <= DIRECT_LABELS and not data.has("facet")
     hue = color(data, hide=direct)
     layers: list[dict[str, Any]] = []
     if data.has("low") and data.has("high"):

@@ -72,7 +72,9 @@ class Board:
             samples = run.samples
             known = run.info.get("groups") or [c for c in samples.columns if c not in _SAMPLE_COLUMNS]
             for name in ["task", *own, *known]:
-                if name in samples.columns and 2 <= samples[name].n_unique() <= MAX_GROUP_VALUES:
+                # A group with nearly as many values as there are samples is an identifier.
+                most = min(MAX_GROUP_VALUES, samples.height // 2)
+                if name in samples.columns and 2 <= samples[name].n_unique() <= most:
                     found[name] = None
         return list(found)
 
@@ -127,13 +129,21 @@ class Board:
     def higher_is_better(self) -> bool:
         return self.headline_metric is None or self.headline_metric.higher_is_better
 
-    def score_column(self) -> str | None:
-        """The score of one trial behind the headline: the first column of numbers that it reads."""
+    def trial_score(self) -> tuple[str, bool] | None:
+        """The score that tells good trials from bad ones, and whether more of it is better.
+
+        It is the column that the first plain mean among the metrics averages, the headline asked first; None where
+        every metric is a function of its own, which says nothing about the direction of a column.
+        """
         scores = {name for run in self.runs for name in run.info.get("scores", [])}
-        reads = self.headline_metric.reads if self.headline_metric else ()
-        frames = self.frames.values()
-        found = [c for c in reads if c in scores and all(c in f.columns and f.schema[c].is_numeric() for f in frames)]
-        return found[0] if found else None
+        every = [m for metrics in self._metrics for m in metrics]
+        for metric in sorted(every, key=lambda m: m.name != self.headline):
+            terms = metric.terms
+            if terms is None or terms.equals is not None or terms.numerator not in scores:
+                continue
+            if all(terms.numerator in frame.columns for frame in self.frames.values()):
+                return terms.numerator, metric.higher_is_better
+        return None
 
     def is_unread(self, label: str) -> pl.Expr | None:
         """Which records hold an answer that could not be read, as the benchmark's own unread rate tells it."""

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
     from assay.report.summary import Board
 
-KINDS = {"error": "errors", "unread": "unread answers", "low": "low scores", "full": "full scores"}
-_SHARE = {"error": 24, "unread": 12, "low": 24, "full": 8}
+KINDS = {
+    "error": "errors", "unread": "unread answers", "low": "low scores", "full": "full scores", "some": "other trials",
+}  # fmt: skip
+_SHARE = {"error": 24, "unread": 12, "low": 24, "full": 8, "some": 12}
 _KIND = "_kind"
 
 
@@ -58,17 +60,17 @@ class Choice:
 def choose(board: Board, images: ImageBudget) -> Choice:
     """Choose trials evenly along the order of the records, the share of a kind split among systems and error types.
 
-    At most 68 trials a benchmark are read, whatever the number of records.
+    At most 80 trials a benchmark are read, whatever the number of records.
     """
     import polars as pl
 
-    column = board.score_column()
+    column, higher_is_better = board.trial_score() or (None, True)
     shown: list[ShownTrial] = []
     counts: dict[str, dict[str, int]] = {}
     each = {kind: max(2, share // len(board.runs)) for kind, share in _SHARE.items()}
     for label, run in zip(board.labels, board.runs):
         frame = board.frames[label]
-        frame = frame.with_columns(_kind_of(column, board.higher_is_better, board.is_unread(label)).alias(_KIND))
+        frame = frame.with_columns(_kind_of(column, higher_is_better, board.is_unread(label)).alias(_KIND))
         counts[label] = dict(frame[_KIND].drop_nulls().value_counts().iter_rows())
         for kind, share in each.items():
             some = frame.filter(pl.col(_KIND) == kind)
@@ -94,7 +96,7 @@ def _kind_of(column: str | None, higher_is_better: bool, unread: pl.Expr | None)
         split = usable.max() > usable.min()
         found = found.when(split & (score <= low)).then(pl.lit("low"))
         found = found.when(score == usable.max()).then(pl.lit("full"))
-    return found.otherwise(None)
+    return found.otherwise(pl.lit("some"))
 
 
 def _evenly(frame: pl.DataFrame, share: int, kind: str) -> pl.DataFrame:
