@@ -62,9 +62,9 @@ class Terms:
 class Score:
     """Value of a metric with its interval and everything that must be printed beside it.
 
-    ``n`` counts records that entered the value, ``n_clusters`` the independent units among them, ``n_error`` errored
-    trials in scope (counted as the metric's ``error``, or among the ``n_left_out`` errored ones without a place in
-    the value). ``interval`` names the method; NaN with a reason in ``note`` where something is undefined.
+    ``n`` counts the records that the value is made of, ``n_clusters`` the independent units among them. ``n_error``
+    counts errored trials in scope: each stands in ``n`` with the metric's ``error``, or among ``n_left_out``.
+    ``interval`` names the method. What is undefined is NaN, with the reason in ``note``.
     """
 
     metric: str
