@@ -108,9 +108,11 @@ class ProblemTask(Task):
         """Read the answer (or the votes) and compare; mathematics in a process that can be killed."""
         texts, voted = replies(output)
         bench, form, compare = self.benchmark, self.data_set.form, self.data_set.compare
+        if compare == "math" and bench.reading == "robust":
+            compare = "robust_math"
         target = str(sample.target)
         job = (texts, voted, target, compare, form, bench.reading)
-        if compare == "math" and not _plain(job):
+        if compare.endswith("math") and not _plain(job):
             try:
                 answer, how, correct = await ctx.compute(scoring.judge, *job, timeout=bench.compare_seconds)
             except TrialTimeout:
@@ -163,7 +165,8 @@ class CostOfPassBenchmark(Benchmark):
     temperature, max_tokens
         Of every request. Published: 0.7 (1.0 for OpenAI's reasoning models), no limit.
     reading
-        ``published`` (last closed answer block) or ``robust`` (then boxes, stated letters and numbers).
+        ``published`` (last closed answer block, math-verify) or ``robust`` (then boxes, stated letters and numbers; and
+        assay's own equality of mathematical answers).
     context_condition
         BBQ: ``ambig`` or ``disambig`` alone.
     reuse

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -76,25 +75,19 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
     span, n = float(np.ptp(t)), len(t)
     gap = float(np.min(np.diff(np.unique(t))))
 
-    def linear(b: float) -> tuple[float, float, float]:
-        x = np.exp(-b * (t - t.min()))
-        dx, dy = x - x.mean(), y - y.mean()
-        a = float(dx @ dy / (dx @ dx))
-        c = float(y.mean() - a * x.mean())
-        return a, c, float(np.sum((a * x + c - y) ** 2))
+    # "Hardly bends over the whole span" to "over within the shortest gap between releases".
+    grid = np.linspace(math.log(1e-4 / span), math.log(30 / gap), 400)
+    losses = _fits(np.exp(grid), t, y)[2]
+    best = int(losses.argmin())
 
     def loss(log_b: float) -> float:
-        return linear(math.exp(log_b))[2]
+        return float(_fits(np.exp([log_b]), t, y)[2][0])
 
-    # From "hardly bends over the whole span" to "over within the shortest gap between releases".
-    grid = np.linspace(math.log(1e-4 / span), math.log(30 / gap), 400)
-    losses = np.array([loss(point) for point in grid])
-    best = int(losses.argmin())
     low_end, high_end = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
     found: Any = minimize_scalar(loss, bounds=(low_end, high_end), method="bounded", options={"xatol": 1e-12})
     log_b = float(found.x) if found.fun <= losses[best] else float(grid[best])
     b = math.exp(log_b)
-    a, c, rss = linear(b)
+    a, c, rss = (float(values[0]) for values in _fits(np.array([b]), t, y))
     scaled = a * math.exp(b * float(t.min()))
     flat = float(np.sum((y - y.mean()) ** 2)) <= 1e-24 * max(1.0, float(np.sum(y**2))) or a <= 0
     if flat:
@@ -103,23 +96,34 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
     if n < 4 or not interval:
         return HalfLife(scaled, b, c, half, math.nan, math.nan, n, math.sqrt(rss / n))
     limit = rss * (1 + float(fisher.ppf(level, 1, n - 3)) / (n - 3))
-    slow = _crossing(loss, log_b, grid[0], limit)
-    fast = _crossing(loss, log_b, grid[-1], limit)
+    slow = _crossing(t, y, log_b, grid[0], limit)
+    fast = _crossing(t, y, log_b, grid[-1], limit)
     low = 0.0 if fast is None else math.log(2) / math.exp(fast)
     high = math.inf if slow is None else math.log(2) / math.exp(slow)
     return HalfLife(scaled, b, c, half, low, high, n, math.sqrt(rss / n))
 
 
-def _crossing(loss: Callable[[float], float], start: float, end: float, limit: float) -> float | None:
-    """Where the loss first passes the limit on the way from start to end; None = never."""
+def _fits(b: np.ndarray, t: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Best a and c, and the sum of squares that is left, for each of several b; a belongs to t counted from its start."""
+    x = np.exp(-np.outer(b, t - t.min()))
+    dx, dy = x - x.mean(axis=1, keepdims=True), y - y.mean()
+    a = dx @ dy / (dx * dx).sum(axis=1)
+    c = y.mean() - a * x.mean(axis=1)
+    return a, c, ((a[:, None] * x + c[:, None] - y) ** 2).sum(axis=1)
+
+
+def _crossing(t: np.ndarray, y: np.ndarray, start: float, end: float, limit: float) -> float | None:
+    """log b where the sum of squares first passes the limit on the way from start to end; None = never."""
     from scipy.optimize import brentq
 
     path = np.linspace(start, end, 300)
-    above = np.flatnonzero([loss(point) > limit for point in path])
+    above = np.flatnonzero(_fits(np.exp(path), t, y)[2] > limit)
     if len(above) == 0:
         return None
     i = int(above[0])
     if i == 0:
         return start
-    root: Any = brentq(lambda point: loss(point) - limit, path[i - 1], path[i], xtol=1e-10)
+    root: Any = brentq(
+        lambda point: float(_fits(np.exp([point]), t, y)[2][0]) - limit, path[i - 1], path[i], xtol=1e-10
+    )
     return float(root)

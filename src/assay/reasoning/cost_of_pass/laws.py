@@ -255,5 +255,5 @@ def agent_cost(calls: Sequence[float], tools: Sequence[float] = (), failed: Sequ
 
 
 def _over(numerator: Array, denominator: Array) -> Array:
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(denominator > 0, numerator / denominator, np.where(np.isnan(denominator), np.nan, np.inf))

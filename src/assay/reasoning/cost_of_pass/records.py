@@ -309,7 +309,7 @@ def _check(table: pl.DataFrame, score: str) -> None:
     if bad.height:
         named = bad.get_column("unpriced")[0] if "unpriced" in bad.columns else None
         model = named or bad.get_column("model")[0]
-        if named is None and "unpriced" in bad.columns:
+        if named is None and {"unpriced", "calls"} & set(bad.columns):
             raise DataError(
                 f"Model {model!r} made no metered call in {bad.height} records (a submission or a plain function, "
                 "say), so "

@@ -105,9 +105,11 @@ def math_match(answer: str, target: str, *, empty_matches: bool = False) -> bool
     if answer == target and answer.isascii() and answer.isdigit():
         return True
     try:
-        from math_verify import parse, verify
+        from math_verify import grader, parse, parser, verify
     except ImportError as error:
         raise MissingExtra("Comparing mathematical answers", "cost_of_pass") from error
+    # Each warns once that it keeps no time; here that is the caller's, as said above.
+    parser.TIMEOUT_WARNING_SHOWN = grader.TIMEOUT_WARNING_SHOWN = True
     try:
         given = parse(_in_dollars(answer), parsing_timeout=None)  # pyright: ignore[reportArgumentType]
         wanted = parse(_in_dollars(target), parsing_timeout=None)  # pyright: ignore[reportArgumentType]
@@ -116,12 +118,20 @@ def math_match(answer: str, target: str, *, empty_matches: bool = False) -> bool
         return False
 
 
+def robust_math_match(answer: str, target: str) -> bool:
+    """Mathematically equal by assay's own reading: intervals, sets, units, percentages (`assay.core.answers`)."""
+    from assay.core.answers import math_equal
+
+    return bool(answer.strip()) and math_equal(target, answer)
+
+
 def _in_dollars(text: str) -> str:
     return text if text.startswith("$") or text.endswith("$") else f"${text}$"
 
 
 COMPARATORS: Mapping[str, Comparator] = {
     "math": math_match,
+    "robust_math": robust_math_match,
     "letter": letter_match,
     "exact": exact_match,
     "soft": soft_match,
@@ -135,7 +145,7 @@ PUBLISHED_NAMES: Mapping[str, str] = {
 
 
 def comparator(name: str | Comparator) -> Comparator:
-    """Comparator by name (math, letter, exact, soft, or the published name); a function is returned as it is."""
+    """Comparator by name (math, robust_math, letter, exact, soft) or published name; a function is returned as is."""
     if callable(name):
         return name
     short = {published: short for short, published in PUBLISHED_NAMES.items()}.get(name, name)

@@ -54,7 +54,7 @@ def cost_of_pass(costs: np.ndarray, rates: np.ndarray) -> np.ndarray:
     Infinite where the rate is 0, also at no cost.
     """
     costs, rates = np.asarray(costs, float), np.asarray(rates, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.where(rates > 0, costs / rates, np.where(np.isnan(rates), np.nan, np.inf))
 
 
