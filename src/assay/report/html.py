@@ -74,7 +74,9 @@ class _Figures:
     def of(self, table: Table, domain: Sequence[str] | None = None) -> str | None:
         if table.chart is None or table.frame.is_empty():
             return None
-        return self.add(vega_lite(table, width=None, title=False, domain=domain), table.name)
+        spec = vega_lite(table, width=None, title=False, domain=domain)
+        # Nothing to draw is no figure: the table says what the values are.
+        return self.add(spec, table.name) if spec["data"]["values"] else None
 
 
 def write_report(runs: Iterable[Run], path: Path | str, tables: Sequence[Table] = (), title: str | None = None) -> Path:
