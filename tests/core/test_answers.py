@@ -106,7 +106,7 @@ def test_the_last_statement_wins(first, second, a, b):
     assert choice_letter(f"{first.format(a)}\n\nWait.\n\n{second.format(b)}").value == b
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=300))
 def test_readers_take_any_text_and_spans_lie_inside(text):
     for reader in (
@@ -127,7 +127,7 @@ def test_readers_take_any_text_and_spans_lie_inside(text):
             assert 0 <= reading.span[0] <= reading.span[1] <= len(text)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ABCD \n.,:*()$\\{}boxed<think/>answer is not or", max_size=120))
 def test_a_letter_that_is_read_stands_in_the_text(text):
     reading = choice_letter(text)

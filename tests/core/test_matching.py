@@ -33,7 +33,7 @@ def best(table: np.ndarray, threshold: float) -> tuple[int, float]:
     return max(results)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TABLES, st.sampled_from([0.3, 0.5, 0.85, 1.0]))
 def test_as_many_pairs_as_can_be_then_as_similar(table, threshold):
     found = assign(table, threshold)
