@@ -6,6 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure: examples have no time limit of their own.
+settings.register_profile("assay", deadline=None)
+settings.load_profile("assay")
 
 ORACLES = Path(__file__).parent / "oracles"
 

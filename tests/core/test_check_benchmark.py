@@ -31,7 +31,11 @@ BAD = {
     "described": ("title = ''", "", "its title is empty"),
     "cheap import": ("", "import sqlite3, polars\n", "importing broken imports ['polars']"),
     "unique ids": ("def tasks(self): return [T(ids=['a', 'a', 'b'])]", "", "two samples with one id"),
-    "deterministic": ("def tasks(self): return [T(ids=[f'{i}-{hash(str(i))}' for i in range(9)])]", "", "saw different samples"),
+    "deterministic": (
+        "def tasks(self): return [T(ids=[f'{i}-{hash(str(i))}' for i in range(9)])]",
+        "",
+        "saw different samples",
+    ),
     "groups": ("def tasks(self): return [T(groups={'status': 1})]", "", "'status' is a column of every record"),
     "method": ("def methods(self): return {'m': Bad}", "", "broken method"),
     "range": ("metrics = (mean('x', headline=True, bounds=(0, 0.5)),)", "", "lies above 0.5"),
@@ -42,7 +46,7 @@ BAD = {
     "analyses": ("analyses = {'a': 'broken:nothing'}", "", "nothing"),
 }
 
-SOURCE = '''
+SOURCE = """
 import itertools
 from typing import Protocol, runtime_checkable
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task
@@ -77,7 +81,7 @@ class B(Benchmark):
     def tasks(self): return [T()]
     def methods(self): return {{"m": Good}}
     {body}
-'''
+"""
 
 
 def install(folder, body="", extra=""):
@@ -181,7 +185,11 @@ def test_a_third_party_package_is_found_run_and_checked(tmp_path):
 
     def assay(*arguments):
         return subprocess.run(
-            [sys.executable, "-m", "assay.cli", *arguments], env=environment, capture_output=True, text=True, check=False
+            [sys.executable, "-m", "assay.cli", *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     assert "their_sums" in assay("list").stdout

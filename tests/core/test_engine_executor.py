@@ -45,7 +45,8 @@ def nap(seconds):
 
 def forked_nap(path):
     """Starts a child that would write a file later on."""
-    subprocess.Popen([sys.executable, "-c", f"import time; time.sleep(2); open({path!r}, 'w').write('alive')"])
+    code = f"import time; time.sleep(2); open({path!r}, 'w').write('alive')"
+    subprocess.Popen([sys.executable, "-c", code])
     time.sleep(60)
 
 
@@ -115,7 +116,7 @@ def test_a_worker_has_one_thread_for_arithmetic(monkeypatch):
     assert (value, parent) == ("1", os.getpid())
 
 
-# -- whole runs -----------------------------------------------------------------------------------------------------------
+# -- whole runs ---------------------------------------------------------------------------------------------------------
 
 
 class OneTask(Benchmark):

@@ -52,7 +52,9 @@ def expected(serve):
     return dict(quiz(serve(())).records.select("sample", "correct").iter_rows())
 
 
-@pytest.mark.parametrize("kind", ["429", "429:0", "500", "503", "cut", "truncated", "garbage", "empty", "html", "huge", "hang"])
+@pytest.mark.parametrize(
+    "kind", ["429", "429:0", "500", "503", "cut", "truncated", "garbage", "empty", "html", "huge", "hang"]
+)
 def test_a_passing_fault_is_retried_and_changes_no_score(kind, serve, expected):
     server = serve(lambda number, body: kind if number in (2, 5) else None)
     run = quiz(server, "?timeout=1&retries=4")
@@ -62,7 +64,9 @@ def test_a_passing_fault_is_retried_and_changes_no_score(kind, serve, expected):
 
 
 @pytest.mark.parametrize("kind", ["429:0", "500", "cut", "truncated", "empty", "html", "huge", "hang"])
-def test_a_lasting_fault_is_an_error_record_with_a_sentence_and_keeps_its_place_in_the_denominator(kind, serve, expected):
+def test_a_lasting_fault_is_an_error_record_with_a_sentence_and_keeps_its_place_in_the_denominator(
+    kind, serve, expected
+):
     def always_for_seven(number, body):
         return kind if body["messages"][-1]["content"] == "number 7" else None
 
@@ -99,7 +103,9 @@ def test_an_invalid_key_stops_the_run_with_one_sentence_and_leaves_the_rest_pend
 
 def test_errors_are_tried_again_only_when_asked(serve, expected):
     broken = {"on": True}
-    server = serve(lambda number, body: "500" if broken["on"] and body["messages"][-1]["content"] == "number 7" else None)
+    server = serve(
+        lambda number, body: "500" if broken["on"] and body["messages"][-1]["content"] == "number 7" else None
+    )
     run = quiz(server, "?retries=0")
     broken["on"] = False
     kept = assay.resume(run, cache=False)
@@ -132,7 +138,7 @@ def test_a_budget_stops_the_run_before_it_is_passed_and_a_larger_one_goes_on(ser
     query = "?price_in=1000000&price_out=1000000"
     with pytest.raises(RunInterrupted, match="budget"):
         quiz(server, query, budget=110, connections=4)
-    run = assay.open_run(sorted((p.parent for p in assay.core.run.runs_folder().glob("*/run.json")))[-1])
+    run = assay.open_run(sorted(p.parent for p in assay.core.run.runs_folder().glob("*/run.json"))[-1])
     assert 0 < run.records.height < N
     assert run.records["status"].unique().to_list() == ["ok"]
     assert run.info["paid"] <= 110

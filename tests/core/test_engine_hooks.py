@@ -70,7 +70,9 @@ HOOKS = {
 @pytest.mark.parametrize("hook", HOOKS)
 def test_a_run_killed_halfway_resumes_to_the_records_of_an_unbroken_run(hook, tmp_path):
     benchmark, system, options, lines = HOOKS[hook]
-    whole = toy_run(benchmark, system.replace("pause=0.05", "pause=0.0"), options={k: v for k, v in options.items() if k != "pause"})
+    whole = toy_run(
+        benchmark, system.replace("pause=0.05", "pause=0.0"), options={k: v for k, v in options.items() if k != "pause"}
+    )
     folder = tmp_path / "broken"
     stood = killed_halfway(folder, {"benchmark": benchmark, "system": system, "options": options}, lines)
     total = whole.info["trials"]
@@ -144,16 +146,21 @@ def test_systems_take_the_tasks_whose_protocol_they_satisfy():
 
 
 def test_a_system_that_fits_no_task_is_refused_with_the_protocol_named():
-    with pytest.raises(UsageError, match="fits no task of 'toy'.*Answerer.*answer"):
+    with pytest.raises(UsageError, match=r"fits no task of 'toy'.*Answerer.*answer"):
         toy_run("toy", object())
 
 
 @pytest.mark.parametrize(
     ("trouble", "status", "sentence"),
-    [("crash", "error", "exited with code 3"), ("hang", "timeout", "limit of 1 s"), ("memory", "error", "more than its 0.6 GB")],
+    [
+        ("crash", "error", "exited with code 3"),
+        ("hang", "timeout", "limit of 1 s"),
+        ("memory", "error", "more than its 0.6 GB"),
+    ],
 )
 def test_a_worker_that_crashes_hangs_or_hoards_costs_one_record_and_is_replaced(trouble, status, sentence, monkeypatch):
     import toys
+
     from assay.core.benchmark import Needs
 
     if trouble == "memory":
@@ -168,7 +175,9 @@ def test_a_worker_that_crashes_hangs_or_hoards_costs_one_record_and_is_replaced(
 
 def test_hidden_truth_ends_unscored_and_the_referee_scores_it_with_crashes_at_the_floor(tmp_path):
     folder = tmp_path / "participant"
-    killed_halfway(folder, {"benchmark": "toy_hidden", "system": "method:doubler?pause=0.05", "options": {"trouble": "crash"}}, 3)
+    killed_halfway(
+        folder, {"benchmark": "toy_hidden", "system": "method:doubler?pause=0.05", "options": {"trouble": "crash"}}, 3
+    )
     run = core.resume(Run(folder), loading="toy_loading")
     assert set(run.records["status"]) == {"unscored", "error"}
     truth = tmp_path / "truth.json"

@@ -83,7 +83,9 @@ def test_thirty_kills_lose_nothing_and_double_nothing(loopback, tmp_path):
         process.stderr.close()
         kills += 1
         kept = set(journalled(folder))
-        old = {(s, int(a)) for t, s, a in (x.split() for x in log.read_text().splitlines()) if float(t) < killed_at - 1.0}
+        old = {
+            (s, int(a)) for t, s, a in (x.split() for x in log.read_text().splitlines()) if float(t) < killed_at - 1.0
+        }
         lost += sorted(old - kept)
     assert len(journalled(folder)) < n * attempts, "the run was over before the last kill"
     resumed = assay.resume(folder)
@@ -127,4 +129,4 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_a_compacted_run(loopback, tmp_path
     assert run.status == "interrupted"
     assert 5 <= run.records.height < 400
     assert not (folder / "journal").exists()
-    assert {k.status for k in Store(folder).keys()} == {"ok"}
+    assert {key.status for key in Store(folder).finished()} == {"ok"}

@@ -110,9 +110,9 @@ def test_a_run_of_another_benchmark_or_changed_data_takes_no_samples_in():
         core.run("toy", "method:doubler", loading="toy_loading", into=run.path)
     changed = Counting()
     changed.tasks = lambda: [type("Other", (Numbers,), {"samples": lambda self: [Sample("s1", 1, 2), Sample("s2")]})(2)]
-    with pytest.raises(UsageError, match="data of .* changed"):
+    with pytest.raises(UsageError, match=r"data of .* changed"):
         core.run(changed, thing, loading="toy_loading", samples=["s2"], into=run.path)
-    with pytest.raises(UsageError, match="data of .* changed"):
+    with pytest.raises(UsageError, match=r"data of .* changed"):
         core.resume(run, loading="toy_loading", benchmark=changed, system=thing)
 
 

@@ -166,7 +166,9 @@ class ItemsEncoded(Items):
         codes = system.encode([t.sample.input for t in batch])
         time.sleep(0.05)
         shift = 0 if len(batch) == 24 else 1
-        return [Outcome(output=(c + shift) % 7, rows=[{"step": s, "loss": 1 / (s + 1)} for s in range(3)]) for c in codes]
+        return [
+            Outcome(output=(c + shift) % 7, rows=[{"step": s, "loss": 1 / (s + 1)} for s in range(3)]) for c in codes
+        ]
 
 
 class TwoProtocols(Benchmark):
@@ -294,7 +296,9 @@ def spread(runs, *, column: str = "correct") -> Table:
     """Hook: an analysis over several runs."""
     import polars as pl
 
-    frame = runs.records.group_by("system", maintain_order=True).agg(pl.col(column).mean().alias("mean"), pl.len().alias("n"))
+    frame = runs.records.group_by("system", maintain_order=True).agg(
+        pl.col(column).mean().alias("mean"), pl.len().alias("n")
+    )
     return Table("spread", "Mean by system", frame.sort("mean"))
 
 

@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 import assay
 from assay.cli import DONE, INTERRUPTED, pairs
 from assay.commands.output import out, print_json, say
 from assay.commands.progress import Bar
-from assay.core.errors import AssayError, UsageError, unknown_name
-from assay.core.plan import Selection
+from assay.core.errors import AssayError, UsageError, scrub, unknown_name
+from assay.core.plan import Selection, fingerprint
 from assay.core.registry import benchmark_entries
 from assay.core.results import Run, find_run, find_runs
 from assay.core.run import RunInterrupted, prepare, runs_folder
@@ -38,7 +40,7 @@ def run_(arguments: Any) -> int:
     for name in names:
         for system in systems:
             _offer_resume(name, system, options, selection, arguments)
-            say(f"{name} on {system}", quiet=arguments.quiet or arguments.json)
+            say(scrub(f"{name} on {system}"), quiet=arguments.quiet or arguments.json)
             try:
                 finished.append(
                     assay.run(
@@ -133,7 +135,7 @@ def split(text: str | None) -> tuple[str, ...]:
 
 
 def read_env_file() -> None:
-    """Variables from the nearest .env file, here or above; what is set already wins. Only the command line does this."""
+    """Variables from the nearest .env file, here or above; what is set already wins. Library use reads none."""
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / ".env"
         if file.is_file():
@@ -149,11 +151,12 @@ def _offer_resume(name: str, system: str, options: dict[str, str], selection: Se
     folder = runs_folder()
     if not folder.is_dir() or arguments.into:
         return
+    typed = msgspec.to_builtins(assay.load_benchmark(name, **options).options, enc_hook=str)
     for run in find_runs(folder):
         info = run.info
         if (info["benchmark"], info["system"], info["status"]) != (name, system, "interrupted"):
             continue
-        same = {k: str(v) for k, v in info["options"].items()} == options and info["seed"] == (arguments.seed or 0)
+        same = fingerprint(typed) == info["options_fingerprint"] and info["seed"] == (arguments.seed or 0)
         if same and info["selection"].get("limit") == selection.limit:
             say(
                 f"There is an unfinished run of this ({info['done']} of {info['trials']} trials); "
@@ -193,6 +196,11 @@ def _show(runs: list[Run], arguments: Any) -> None:
 def plan_of(name: str, system: str, options: dict[str, str], selection: Selection, arguments: Any):
     """What `assay.run` would do, without doing it."""
     return prepare(
-        name, system, loading="assay.systems.loading", options=options, selection=selection,
-        attempts=arguments.attempts, seed=arguments.seed or 0,
-    )  # fmt: skip
+        name,
+        system,
+        loading="assay.systems.loading",
+        options=options,
+        selection=selection,
+        attempts=arguments.attempts,
+        seed=arguments.seed or 0,
+    )

@@ -89,7 +89,7 @@ def trial_seed(run_seed: int, task: str, sample_id: str, attempt: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Resources of one trial: cores, GPUs, memory in GB and seconds (limits when given), alone on the machine or not."""
+    """Resources of one trial: cores, GPUs; memory in GB and seconds, limits when given; alone on the machine or not."""
 
     cpus: float = 1
     gpus: float = 0
@@ -142,7 +142,7 @@ class Task(ABC):
 class Metric:
     """A function of records, with what the engine needs to give it an interval.
 
-    Use the constructors of `assay.core.metrics` (mean, ratio, macro, pass_at, ...) where they fit; they have a fast path.
+    Use the constructors of `assay.core.metrics` (mean, ratio, macro, pass_at, ...) where they fit: they have a fast path.
 
     Parameters
     ----------
@@ -209,6 +209,8 @@ class Benchmark(ABC):
         Functions of runs by name: ``"module:function"`` or the function.
     recipes
         Makers by name: ``"module:function"``.
+    options
+        What it was built with, when it was loaded by name.
     """
 
     name: ClassVar[str]
@@ -220,6 +222,7 @@ class Benchmark(ABC):
     metrics: Sequence[Metric] = ()
     analyses: Mapping[str, Analysis | str] = {}
     recipes: Mapping[str, str] = {}
+    options: Mapping[str, Any] = {}
 
     @abstractmethod
     def tasks(self) -> Sequence[Task]:

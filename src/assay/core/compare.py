@@ -38,7 +38,7 @@ def compare_runs(runs: Sequence[Run], *, metrics: Sequence[str] = (), by: str | 
             raise unknown_name("metric", name, known)
     chosen = [known[n] for n in metrics] or [m for m in known.values() if m.headline] or list(known.values())
     rules = {rule for r in runs for rule in (t["resample"] for t in r.info["tasks"].values())}
-    resample = rules.pop() if len(rules) == 1 else "samples"
+    resample = rules.pop() if len(rules) == 1 else "both"
     found: list[Comparison] = []
     for metric in chosen:
         if by is None:

@@ -10,6 +10,7 @@ from assay.core.store import safe_name
 
 if TYPE_CHECKING:
     import numpy as np
+
     from assay.core.cache import ContentCache
 
 Report = Callable[..., None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -63,6 +64,14 @@ class WorkerLost(AssayError):
     """A worker process died under a trial (crash, kill, memory limit)."""
 
     retryable = True
+
+
+_KEY = re.compile(r"(sk-|key-|AIza|gsk_|xai-|hf_)[A-Za-z0-9_\-]{12,}")
+
+
+def scrub(text: str) -> str:
+    """``text`` without anything that looks like a provider's key."""
+    return _KEY.sub("[key]", text)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str], hint: str = "") -> UsageError:

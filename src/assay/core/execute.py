@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import inspect
 import math
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ import msgspec
 
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task, Trial, trial_seed
 from assay.core.context import Compute, Context, Report
-from assay.core.errors import AssayError, TrialTimeout
+from assay.core.errors import AssayError, TrialTimeout, scrub
 from assay.core.metering import Meter, current_attempt, current_meter
 from assay.core.store import NO_OUTPUT, SPILL_BYTES, Artifact, Record, check_columns, safe_name, write_atomically
 
@@ -241,7 +240,9 @@ class TaskRunner:
         ]
         limit = task.needs.seconds if asynchronous else None
         meter = Meter()
-        for tries in range(1, self.place.tries + 1):
+        tries = 0
+        while tries < self.place.tries:
+            tries += 1
             token = current_meter.set(meter)
             started, begun, cpu = time.time(), time.perf_counter(), time.process_time()
             problem: BaseException | None = None
@@ -289,7 +290,9 @@ class TaskRunner:
         """Remove the scratch folder of a unit whose records are safe; checkpoints of failed trials stay for a retry."""
         root = self.place.folder / "scratch"
         if root.is_dir():
-            label = self._batch_label(unit) if self.batched else unit_name(self.samples[unit[1][0][0]].id, unit[1][0][1])
+            label = (
+                self._batch_label(unit) if self.batched else unit_name(self.samples[unit[1][0][0]].id, unit[1][0][1])
+            )
             shutil.rmtree(root / safe_name(self.task.name) / label, ignore_errors=True)
 
     def _batch_label(self, unit: Unit) -> str:
@@ -403,13 +406,10 @@ def len_or_some(rows: Any) -> bool:
         return True
 
 
-_secret = re.compile(r"(sk-|key-|AIza|gsk_|xai-)[A-Za-z0-9_\-]{12,}")
-
-
 def _failed(record: Record, error: BaseException, status: str | None = None) -> None:
     record.status = status or "error"
     record.error_type = type(error).__name__
-    record.error = _secret.sub("[key]", str(error) or type(error).__name__)[:2000]
+    record.error = scrub(str(error) or type(error).__name__)[:2000]
     record.retryable = getattr(error, "retryable", not isinstance(error, (TypeError, ValueError, AssertionError)))
     record.scores = {}
 

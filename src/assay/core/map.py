@@ -49,8 +49,8 @@ def resumable_map(
     Parameters
     ----------
     fn
-        ``def`` computes (worker processes where it can be pickled by name, else here), ``async def`` waits. Returns something
-        JSON-able.
+        ``def`` computes (in worker processes where it pickles by name, else here), ``async def`` waits. Returns
+        something JSON-able.
     items
         What to map over.
     key

@@ -49,7 +49,10 @@ def load_benchmark(name: str, **options: Any) -> Benchmark:
         A package that the benchmark needs is not installed.
     """
     cls = benchmark_class(name)
-    return cls(**typed_options(cls, options, f"benchmark {name!r}"))
+    typed = typed_options(cls, options, f"benchmark {name!r}")
+    benchmark = cls(**typed)
+    benchmark.options = typed
+    return benchmark
 
 
 def resolve(reference: Callable[..., Any] | str) -> Callable[..., Any]:

@@ -44,7 +44,7 @@ def rescore(
     """
     info = run.info
     if not info.get("rebuildable"):
-        raise UsageError(f"{run.id} was made from Python objects and cannot be rebuilt by name; run its benchmark again.")
+        raise UsageError(f"{run.id} was made from Python objects, which no name can rebuild; run its benchmark again.")
     ids = tuple(dict.fromkeys(run.samples["sample"].to_list()))
     return run_benchmark(
         info["benchmark"],

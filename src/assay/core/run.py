@@ -23,7 +23,7 @@ import msgspec
 
 from assay.core.benchmark import Benchmark, Task
 from assay.core.cache import cache_folder
-from assay.core.errors import AssayError, UsageError, unknown_name
+from assay.core.errors import AssayError, UsageError, scrub, unknown_name
 from assay.core.execute import Place, TaskRunner, make_runners, overrides, tasks_by_name
 from assay.core.executors.local import Job, LocalExecutor, portable
 from assay.core.executors.worker import Recipe
@@ -219,7 +219,6 @@ def prepare(
     """Load, check and plan, without writing anything or asking any model."""
     if isinstance(benchmark, str):
         benchmark = load_benchmark(benchmark, **(options or {}))
-        benchmark.options = dict(options or {})  # type: ignore[attr-defined]
     elif options:
         raise UsageError("Options go with a benchmark's name; an object of one has been given its options already.")
     loader = importlib.import_module(loading)
@@ -246,7 +245,7 @@ def prepare(
         benchmark,
         live,
         name,
-        getattr(benchmark, "options", {}),
+        dict(benchmark.options),
         outputs,
         runners,
         plan,
@@ -506,7 +505,7 @@ def _carry_out(
         place = Place(path, cache_folder() / "content", info["seed"], engine.tries, ready.outputs)
         for runner in ready.runners.values():
             runner.place = place
-        done = ready.plan.done(store.keys(), retry_errors=retry_errors)
+        done = ready.plan.done(store.finished(), retry_errors=retry_errors)
         pending = ready.plan.pending(done)
         finished = sum(int(d.sum()) for d in done.values())
         state = ProgressState(total=ready.plan.trials, done=finished)
@@ -657,7 +656,7 @@ def _version() -> str:
 
 def _command() -> list[str]:
     """How this process was called, without what might be a secret."""
-    return [Path(sys.argv[0]).name, *sys.argv[1:]] if sys.argv else []
+    return [Path(sys.argv[0]).name, *map(scrub, sys.argv[1:])] if sys.argv else []
 
 
 def _git_state() -> dict[str, Any] | None:

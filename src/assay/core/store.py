@@ -24,12 +24,10 @@ if TYPE_CHECKING:
 SPILL_BYTES = 64 * 1024
 CHUNK = 20_000
 KEY = ("task", "sample", "attempt")
-RESERVED = frozenset({
-    "run", "benchmark", "system", "task", "sample", "attempt", "index", "cluster", "seed", "status", "error_type",
-    "error", "retryable", "tries", "started", "seconds", "cpu_seconds", "peak_memory_mb", "exclusive", "calls", "output",
-    "target", "artifacts", "rows",
-})  # fmt: skip
-
+RESERVED = frozenset(
+    "run benchmark system task sample attempt index cluster seed status error_type error retryable tries started seconds "
+    "cpu_seconds peak_memory_mb exclusive calls exchanges output target artifacts rows".split()
+)
 
 NO_OUTPUT = msgspec.Raw(b"")
 
@@ -165,7 +163,7 @@ class Store:
         """A new journal file to append to."""
         return Journal(self.path / "journal")
 
-    def keys(self) -> Iterator[Key]:
+    def finished(self) -> Iterator[Key]:
         """Keys and statuses of all finished trials, later ones superseding earlier ones with the same key."""
         compacted = self.path / "records.parquet"
         if compacted.exists():

@@ -149,7 +149,7 @@ def _require(condition: Any, sentence: str) -> None:
         raise AssertionError(sentence)
 
 
-# -- the rules -----------------------------------------------------------------------------------------------------------
+# -- the rules ---------------------------------------------------------------------------------------------------------
 
 
 def described(subject: _Subject) -> None:

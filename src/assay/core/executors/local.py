@@ -61,7 +61,7 @@ class LocalExecutor:
     Parameters
     ----------
     workers
-        Processes for `def` trials and ``ctx.compute``; None = one a core, 0 = compute in this process (no time or memory
+        Processes for `def` trials and ``ctx.compute``; None = one a core, 0 = compute here (without time or memory
         limits then).
     connections
         Async trials in flight at most.
