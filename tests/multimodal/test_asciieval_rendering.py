@@ -63,9 +63,15 @@ def test_pixels_equal_the_definition(lines):
 @complex_layout
 @pytest.mark.parametrize(
     "art",
-    ["\n".join("|#_@" * 45 for _ in range(70)), "_" * 146, "é█│\n日本\n" + "x" * 10, "a\tb\n\t#", "\n" * 64 + "[]", "[\n" * 63 + "["],
-    ids=["larger than the canvas", "at its edge", "beyond ASCII", "tabs", "below the canvas", "last line"],
-)  # fmt: skip
+    [
+        pytest.param("\n".join("|#_@" * 45 for _ in range(70)), id="larger than the canvas"),
+        pytest.param("_" * 146, id="at its edge"),
+        pytest.param("é█│\n日本\n" + "x" * 10, id="beyond ASCII"),
+        pytest.param("a\tb\n\t#", id="tabs"),
+        pytest.param("\n" * 64 + "[]", id="below the canvas"),
+        pytest.param("[\n" * 63 + "[", id="last line"),
+    ],
+)
 def test_pixels_equal_the_definition_on_awkward_art(art):
     assert same(render(art), plain(art))
 

@@ -53,6 +53,7 @@ class TerminalPerson:
         self._clock = clock
         self._turn = asyncio.Lock()
         self._asked = 0
+        self._stopped = False
 
     async def generate(self, messages: Sequence[Message], **_: Any) -> Reply:
         """The letter that was typed; ``Reply.seconds`` is the time from question to letter.
@@ -68,6 +69,8 @@ class TerminalPerson:
                 self._practice -= 1
                 self._say("(practice, does not count)")
                 await asyncio.to_thread(self._ask, question)
+            if self._stopped:
+                raise _stopped()
             self._asked += 1
             letter, seconds = await asyncio.to_thread(self._ask, question)
         return Reply((Choice(letter),), model=self.name, seconds=seconds)
@@ -88,7 +91,8 @@ class TerminalPerson:
             line = self._read()
             typed = line.strip().upper()
             if not line or typed == "Q":
-                raise ProviderError("The person at the terminal stopped; resume the run to go on.", fatal=True)
+                self._stopped = True
+                raise _stopped()
             if typed == "?":
                 return "", self._clock() - start
             if len(typed) == 1 and typed in LETTERS:
@@ -105,3 +109,7 @@ class TerminalPerson:
     def _say(self, text: str, end: str = "\n") -> None:
         self._write.write(text + end)
         self._write.flush()
+
+
+def _stopped() -> ProviderError:
+    return ProviderError("The person at the terminal stopped; resume with --retry-errors to go on.", fatal=True)

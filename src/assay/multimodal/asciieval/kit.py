@@ -69,7 +69,7 @@ def collect(folder: Path) -> list[RawArt]:
 def split_drawings(text: str) -> list[str]:
     """Drawings of a text file: parts between form feeds or two or more blank lines, trimmed."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    parts = re.split(r"\f|\n[ \t]*(?:\n[ \t]*){2,}", text)
+    parts = re.split(r"\f|\n(?:[ \t]*\n){2,}", text)
     arts = [trim(normalise(part, "expand")) for part in parts]
     return [art for art in arts if art]
 
@@ -198,7 +198,7 @@ def _near_pairs(
             limit = int((1 - threshold) * longest[j] + 1e-9)
             distance = Levenshtein.distance(text, second[j], score_cutoff=limit)
             if distance <= limit:
-                pairs.append((i, int(j), 1 - distance / longest[j] if longest[j] else 1.0))
+                pairs.append((i, int(j), float(1 - distance / longest[j]) if longest[j] else 1.0))
     return pairs
 
 
@@ -284,12 +284,18 @@ def place_of(category: str, mapping: Mapping[str, Place]) -> Place | None:
 
 
 def with_choices(
-    placed: Sequence[tuple[RawArt, Place]], seed: int, style: Literal["structure", "tone", ""] = ""
+    placed: Sequence[tuple[RawArt, Place]],
+    tree: Iterable[Place],
+    seed: int,
+    style: Literal["structure", "tone", ""] = "",
 ) -> list[Item]:
-    """Items with three distractors each, from the same group and then class; right letters balanced."""
+    """Items with three distractors each, from the same group and then class; right letters balanced.
+
+    ``tree`` holds the names to choose from: concepts without a drawing of their own serve as distractors too.
+    """
     groups: dict[str, set[str]] = {}
     classes: dict[str, set[str]] = {}
-    for _, place in placed:
+    for place in (*tree, *(place for _, place in placed)):
         groups.setdefault(place.group, set()).add(place.concept)
         classes.setdefault(place.klass, set()).add(place.concept)
     letters = np.arange(len(placed)) % 4

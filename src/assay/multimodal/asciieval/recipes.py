@@ -137,7 +137,7 @@ def items(
         )
     if not cleaned:
         raise UsageError("No drawing passed the filters; see audit counts: " + json.dumps(audit.counts()))
-    made = kit.with_choices([(raw, _placed(raw, places)) for raw in cleaned], seed)
+    made = kit.with_choices([(raw, _placed(raw, places)) for raw in cleaned], places.values(), seed)
     write_items(made, out / "candidates.jsonl")
     audit.write(out / "audit.jsonl")
     options = {"art": art, "mapping": mapping, "train": train, "similarity": similarity}

@@ -72,15 +72,7 @@ def cow_items(folder: Path | str | None = None, seed: int = 0) -> list[Item]:
         raise UsageError(
             f"Folder {found} holds none of the {len(COWS)} cowsay drawings whose names say what they show."
         )
-    return with_choices(_with_enough(placed), seed)
-
-
-def _with_enough(placed: Sequence[tuple[RawArt, Place]]) -> list[tuple[RawArt, Place]]:
-    """Only what stands in a class with four or more concepts, so that distractors exist."""
-    concepts: dict[str, set[str]] = {}
-    for _, place in placed:
-        concepts.setdefault(place.klass, set()).add(place.concept)
-    return [(raw, place) for raw, place in placed if len(concepts[place.klass]) >= 4]
+    return with_choices(placed, COWS.values(), seed)
 
 
 def letter_items(fonts: Sequence[str] = ("standard", "banner", "block", "big"), seed: int = 0) -> list[Item]:
@@ -105,7 +97,7 @@ def letter_items(fonts: Sequence[str] = ("standard", "banner", "block", "big"), 
             art = trim(figlet.renderText(chr(code)))
             raw = RawArt(art, f"letters/{font}", f"pyfiglet:{font}")
             placed.append((raw, Place("symbols", "letter", f"letter {chr(code)}")))
-    return with_choices(placed, seed)
+    return with_choices(placed, (), seed)
 
 
 def one_line_items(seed: int = 0) -> list[Item]:
@@ -127,4 +119,4 @@ def one_line_items(seed: int = 0) -> list[Item]:
         if name.isalpha() and len(name) > 2 and piece and piece not in seen:
             seen.add(piece)
             placed.append((RawArt(piece, name, f"art:{name}"), Place("symbols", "one-liner", name)))
-    return with_choices(placed, seed, "structure")
+    return with_choices(placed, (), seed, "structure")
