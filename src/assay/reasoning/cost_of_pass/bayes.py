@@ -177,9 +177,9 @@ def posterior_frontier(
             means[p] = committed[p] = 0.0
             continue
         edges = np.unique(np.concatenate((np.minimum(c, limit), [limit])))
-        # The survival function falls from 1 where x passes each C_m; decades in between keep every piece short.
+        # The survival function falls from 1 where x passes each C_m; eighths of decades keep every piece short.
         fine = np.concatenate(
-            [np.geomspace(lo, hi, 2 + int(np.log10(hi / lo) * 2))[:-1] for lo, hi in pairwise(edges)] + [edges[-1:]]
+            [np.geomspace(lo, hi, 2 + int(np.log10(hi / lo) * 8))[:-1] for lo, hi in pairwise(edges)] + [edges[-1:]]
         )
         low, high = np.log(fine[:-1])[:, None], np.log(fine[1:])[:, None]
         points = np.exp((high - low) / 2 * x + (high + low) / 2)

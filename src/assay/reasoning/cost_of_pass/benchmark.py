@@ -70,7 +70,7 @@ class ProblemTask(Task):
         return groups if cost is None else {**groups, "expert_cost": cost}
 
     async def trial(self, system: ChatModel, sample: Sample, ctx: Context) -> Outcome:
-        """Ask as the technique says; the output is the exchange, the score ``cost`` the dollars of all its calls."""
+        """Ask as the technique says; the output is the exchange with the dollars of all its calls."""
         bench = self.benchmark
         costs: list[float | None] = []
         stored = None if bench.stored is None else bench.stored.drawer(self.name, str(sample.cluster), ctx.rng)
@@ -99,8 +99,7 @@ class ProblemTask(Task):
         ]
         total = None if any(cost is None for cost in costs) else sum(cost for cost in costs if cost is not None)
         return Outcome(
-            {"cost": total},
-            output={"messages": messages, "voted": exchange.voted, **exchange.notes},
+            output={"messages": messages, "voted": exchange.voted, "cost": total, **exchange.notes},
             groups={"stop_reason": exchange.turns[-1][1].stop_reason},
         )
 
@@ -119,7 +118,11 @@ class ProblemTask(Task):
                 answer, how, correct = "", "comparison ran out of time", False
         else:
             answer, how, correct = scoring.judge(*job)
-        return Outcome({"correct": float(correct)}, groups={"answer": answer[:200] or "none", "reading": how})
+        # The cost goes through the output, so that answers scored again keep it.
+        cost = output.get("cost") if isinstance(output, Mapping) else None
+        return Outcome(
+            {"correct": float(correct), "cost": cost}, groups={"answer": answer[:200] or "none", "reading": how}
+        )
 
 
 def replies(output: Any) -> tuple[list[str], bool]:

@@ -104,7 +104,7 @@ def fit_half_life(months: np.ndarray, values: np.ndarray, *, level: float = 0.95
 
 
 def _fits(b: np.ndarray, t: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Best a and c, and the sum of squares that is left, for each of several b; a belongs to t counted from its start."""
+    """Best a (for t counted from its start) and c, and the sum of squares that is left, for each of several b."""
     x = np.exp(-np.outer(b, t - t.min()))
     dx, dy = x - x.mean(axis=1, keepdims=True), y - y.mean()
     a = dx @ dy / (dx * dx).sum(axis=1)

@@ -63,6 +63,8 @@ def _of_runs(runs: Any) -> pl.DataFrame:
     if "system" not in frame.columns:
         frame = frame.with_columns(pl.lit(str(runs.system)).alias("system"))
     frame = _with_first_calls(runs, frame)
+    # A score called cost is somebody's copy; what was metered is what counts, and what can be priced anew.
+    frame = frame.drop("cost", strict=False)
     facts = getattr(runs, "systems", None)
     if not isinstance(facts, pl.DataFrame) or "run" not in frame.columns or "run" not in facts.columns:
         return frame

@@ -20,9 +20,9 @@ def mean_frontier(frame: pl.DataFrame) -> float:
     Returns
     -------
     float
-        USD; NaN for no records.
+        USD; NaN for no records, and where a cost or the expert's is unknown.
     """
-    if frame.height == 0:
+    if frame.height == 0 or frame.get_column("cost").null_count() or frame.get_column("expert_cost").null_count():
         return float("nan")
     sample = frame.get_column("index").to_numpy()
     tasks = frame.get_column("task")

@@ -73,7 +73,8 @@ def worlds(
     if condition is not None:
         if condition not in frame.columns:
             raise unknown_name("group", condition, frame.columns)
-        frame = frame.drop("technique", strict=False).rename({condition: "technique"})
+        if condition != "technique":
+            frame = frame.drop("technique", strict=False).rename({condition: "technique"})
     chosen = score or default_score(frame)
     if chosen not in frame.columns:
         raise unknown_name("score", chosen, [name for name, kind in frame.schema.items() if kind.is_float()])
@@ -114,8 +115,6 @@ def _world(
         part = part.filter((pl.col("status") != "ok") | pl.col(score).is_not_null())
     if part.filter(pl.col("status") == "ok").is_empty():
         return None, ()
-    # A column the room itself wrote is a copy of what was metered; the calls are what can be priced anew.
-    part = part.drop("cost", strict=False)
     expert: Any = expert_cost
     if expert is None and "expert_cost" in part.columns and part.get_column("expert_cost").null_count() == 0:
         by = "cluster" if "technique" in part.columns else "sample"
