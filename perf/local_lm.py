@@ -3,8 +3,9 @@
     python perf/local_lm.py [--items 48] [--dtype float32] [--repeats 3]
 
 Items are multiple-choice questions of varied length behind one system prompt. Printed: items a second of processor time
-(ratios are of these, so that a busy machine does not blur them) and of wall time, medians of the repeats, of (a) transformers' own ``generate``, one item at a time, as the peer; (b) generation here, one at a time and
-in batches of 16; (c) letters scored by the probabilities of the first token, one at a time and in batches; (d) scores
+(ratios are of these, so that a busy machine does not blur them) and of wall time, medians of the repeats, of (a)
+transformers' own ``generate``, one item at a time, as the peer; (b) generation here, one at a time and in batches of
+16; (c) letters scored by the probabilities of the first token, one at a time and in batches; (d) scores
 of longer texts, one plain forward pass a text against one pass an item.
 """
 

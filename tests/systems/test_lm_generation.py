@@ -54,14 +54,14 @@ def gather(model, prompts, **options):
 @pytest.mark.parametrize("kind", ["llama", "qwen3", "gpt2", "mistral", "gemma3"])
 def test_greedy_replies_in_company_are_those_of_a_plain_loop(kind):
     model = tiny_model(kind, max_batch=8)
-    prompts = varied(20)
-    replies = gather(model, prompts, max_tokens=24, logprobs=0)
+    prompts = varied(12)
+    replies = gather(model, prompts, max_tokens=16, logprobs=0)
     for prompt, reply in zip(prompts, replies, strict=True):
         ids = model._encode(model._render(prompt, None))
-        want = plain_greedy(model.module(), ids, 24, model.ends)
+        want = plain_greedy(model.module(), ids, 16, model.ends)
         assert [t.token for t in reply.logprobs] == [token_text(model.tokenizer, i) for i in want]
         assert reply.usage.prompt_tokens == len(ids)
-        assert reply.stop_reason == ("length" if len(want) == 24 else "stop")
+        assert reply.stop_reason == ("length" if len(want) == 16 else "stop")
 
 
 @pytest.mark.parametrize("batch", [7, 32])
@@ -109,6 +109,18 @@ def test_n_replies_cost_one_prefill(llama):
     assert reply.usage.completion_tokens == 15
 
 
+def test_more_replies_than_a_batch_holds_run_in_waves_and_are_the_same():
+    small, large = tiny_model("llama", max_batch=4), tiny_model("llama", max_batch=32)
+    widths = []
+    small.module().get_input_embeddings().register_forward_hook(lambda m, i, o: widths.append(i[0].shape[0]))
+    ask = {"temperature": 1.0, "n": 10, "max_tokens": 6, "seed": 7}
+    one, other = (asyncio.run(m.generate(user("the and in"), **ask)) for m in (small, large))
+    assert [c.text for c in one.choices] == [c.text for c in other.choices]
+    assert len({c.text for c in one.choices}) == 10
+    assert max(widths) == 4
+    assert one.usage == other.usage
+
+
 def row(temperature=1.0, top_p=1.0, top_k=0, seed=0, logprobs=None):
     job = batching.Generation(list, 1, batching.Sampling(temperature, top_p, top_k), (), 1, logprobs, seed)
     return batching.Row(job, batching._generator(seed, 0) if temperature else None)
@@ -118,9 +130,9 @@ def row(temperature=1.0, top_p=1.0, top_k=0, seed=0, logprobs=None):
 def test_tokens_are_drawn_with_their_probability(temperature):
     logits = torch.tensor([[0.3, 2.0, -1.0, 0.9, 0.0]])
     one = row(temperature)
-    drawn = [batching.draw(logits, [one])[0] for _ in range(4000)]
+    drawn = [batching.draw(logits, [one])[0] for _ in range(2000)]
     want = (logits[0] / temperature).softmax(-1).double().numpy()
-    assert stats.chisquare(np.bincount(drawn, minlength=5), 4000 * want / want.sum()).pvalue > 1e-3
+    assert stats.chisquare(np.bincount(drawn, minlength=5), 2000 * want / want.sum()).pvalue > 1e-3
 
 
 def test_top_p_and_top_k_leave_out_the_tail():
@@ -143,7 +155,7 @@ def test_top_p_and_top_k_leave_out_the_tail():
 def test_top_p_of_a_flat_vocabulary_looks_past_the_first_512():
     logits = torch.zeros(1, 5000)
     one = row(top_p=0.5)
-    assert len({batching.draw(logits, [one])[0] for _ in range(1500)}) > 600
+    assert len({batching.draw(logits, [one])[0] for _ in range(1200)}) > 550
 
 
 def test_numbers_that_are_not_finite_are_an_error():
@@ -395,7 +407,7 @@ def test_reasoning_and_tool_calls_are_fields_of_their_own(llama):
 
     def said(text, prompt="<|start|>assistant\n", stop=()):
         ids = llama.tokenizer(text, add_special_tokens=False)["input_ids"]
-        job = batching.Generation(list, 99, batching.Sampling(), tuple(stop), 1, None, None)
+        job = batching.Generation(list, 99, batching.Sampling(), tuple(stop), 1, None, 0)
         done = batching.Row(job, None, ids=ids, stop_reason="stop")
         return lm_text.choice(llama.tokenizer, done, prompt, False)
 

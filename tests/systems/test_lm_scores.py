@@ -54,7 +54,7 @@ def test_logprobs_are_those_of_a_plain_forward_pass(model):
         np.testing.assert_allclose(found, expected(model, prefix, continuation), atol=1e-5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     prefix=st.lists(st.integers(0, 255), min_size=1, max_size=60),
     continuations=st.lists(st.lists(st.integers(0, 255), max_size=6), max_size=6),

@@ -13,13 +13,14 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
 
-from assay.core.errors import AssayError, ProviderError
+from assay.core.errors import ProviderError
 from assay.systems.decoder import Decoder, State
 
 log = logging.getLogger("assay.lm")
@@ -29,9 +30,6 @@ PASS_TOKENS = 16_384
 
 CACHE_TOKENS = 65_536
 """Most tokens (rows times longest possible length) in decoding; it bounds the memory of keys and values."""
-
-PASS_COST = {"cpu": 48}
-"""What a pass costs besides its tokens, in tokens, by device (2,048 on GPUs, which are rarely full)."""
 
 IDLE = 5.0
 """Seconds after which a thread without work ends; the next request starts another."""
@@ -48,7 +46,10 @@ class Sampling:
 
 @dataclass(slots=True, eq=False)
 class Generation:
-    """A request for ``n`` continuations; ``prompt`` is called in the model's thread and gives the token ids."""
+    """A request for ``n`` continuations; ``prompt`` is called in the model's thread and gives the token ids.
+
+    ``first`` is the number of the first one among those of a larger request: their generators differ by number.
+    """
 
     prompt: Callable[[], Sequence[int]]
     max_tokens: int
@@ -56,7 +57,8 @@ class Generation:
     stop: tuple[str, ...]
     n: int
     logprobs: int | None
-    seed: int | None
+    seed: int
+    first: int = 0
     future: Future[tuple[int, list[Row]]] = field(default_factory=Future)
     tokens: Sequence[int] = ()
     rows: list[Row] = field(default_factory=list)
@@ -136,7 +138,8 @@ class Batcher:
         self.threads = threads
         self.max_batch = max_batch
         self.window = window
-        self._pass_cost = PASS_COST.get(decoder.device.type, 2048)
+        # What a pass costs besides its tokens, in tokens: weights are read once more; a GPU is rarely full.
+        self._pass_cost = 48 if decoder.device.type == "cpu" else 2048
         self._jobs: list[Job] = []
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
@@ -168,18 +171,17 @@ class Batcher:
                     return
             if not self._rows and self.window:
                 time.sleep(self.window)
+            with self._wake:
+                jobs, self._jobs = [job for job in self._jobs if not job.future.done()], []
             try:
-                self._round()
+                self._round(jobs)
             except BaseException as error:  # a request must never wait forever, whatever went wrong
                 self._fail(error)
-                if not isinstance(error, Exception):
-                    raise
+                for job in jobs:
+                    _refuse(job.future, error)
 
-    def _round(self) -> None:
+    def _round(self, jobs: Sequence[Job]) -> None:
         """Everything that waits and fits, then one step of all sequences."""
-        with self._wake:
-            jobs, self._jobs = self._jobs, []
-        jobs = [job for job in jobs if not job.future.cancelled()]
         generations = [job for job in jobs if isinstance(job, Generation)]
         scorings = [job for job in jobs if isinstance(job, Scoring)]
         for job in jobs:
@@ -226,6 +228,8 @@ class Batcher:
         if not self._said:
             self._said = True
             log.warning("%s ran out of memory; batches are now at most %d.", self.decoder.name, self.max_batch)
+        if len(self._rows) > self.max_batch:
+            self._restart()
         again()
 
     def _restart(self) -> None:
@@ -264,6 +268,9 @@ class Batcher:
             for batch in _batches(rest, [parts[i].length for i in rest], self.max_batch, self._pass_cost):
                 live = [i for i in batch if not owners[i].future.done()]
                 if not live:
+                    continue
+                if len(live) > self.max_batch:  # halved since this split was made
+                    waiting.append(live)
                     continue
 
                 def fail(error: Exception, live: list[int] = live) -> None:
@@ -308,6 +315,10 @@ class Batcher:
             count += job.n
         admitted.sort(key=lambda job: len(job.tokens))
         for batch in _batches(admitted, [len(job.tokens) for job in admitted], self.max_batch, self._pass_cost):
+            rows = len(self._rows) + sum(job.n for job in batch)
+            if len(batch) > self.max_batch or (self._rows and rows > self.max_batch):  # halved since the split
+                self._requeue(batch)
+                continue
 
             def fail(error: Exception, batch: list[Generation] = batch) -> None:
                 for job in batch:
@@ -321,8 +332,10 @@ class Batcher:
             state = state.repeat([job.n for job in jobs])
         self._state = state if self._state is None else self._state.merge(state)
         for job in jobs:
-            seed = job.seed if job.seed is not None else torch.Generator().seed()
-            job.rows = [Row(job, _generator(seed, i) if job.sampling.temperature else None) for i in range(job.n)]
+            job.rows = [
+                Row(job, _generator(job.seed, job.first + i) if job.sampling.temperature else None)
+                for i in range(job.n)
+            ]
             self._rows += job.rows
 
     def _step(self) -> None:
@@ -465,21 +478,13 @@ def _settle(future: Future[Any], function: Callable[[], Any]) -> None:
 
 
 def _resolve(future: Future[Any], value: Any) -> None:
-    if not future.done():
-        try:
-            future.set_result(value)
-        except InvalidStateError:
-            return  # cancelled in this very moment
+    with suppress(InvalidStateError):  # cancelled, maybe in this very moment
+        future.set_result(value)
 
 
 def _refuse(future: Future[Any], error: BaseException) -> None:
-    if not isinstance(error, (AssayError, Exception)):
-        error = ProviderError(f"The model's thread ended: {error!r}.")
-    if not future.done():
-        try:
-            future.set_exception(error)
-        except InvalidStateError:
-            return
+    with suppress(InvalidStateError):  # cancelled, maybe in this very moment
+        future.set_exception(error)
 
 
 def _end(closing: threading.Event, wake: threading.Condition, threads: Sequence[threading.Thread]) -> None:

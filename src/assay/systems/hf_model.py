@@ -6,6 +6,7 @@ Nothing here imports torch before a model is made.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UsageError
-from assay.core.metering import Call, Meter, RunScope, current_scope, report_call
+from assay.core.metering import Call, Meter, RunScope, current_scope, report_call, report_exchange
 from assay.systems import lm_text
 from assay.systems.chat.model import Message, Reply, Usage
 
@@ -202,21 +203,28 @@ class HFModel:
         limit = own.max_tokens or max_tokens or MAX_TOKENS
         stops = (stop,) if isinstance(stop, str) else tuple(s for s in stop or () if s)
         prompt = self._render(messages, tools)
+        seed = secrets.randbits(63) if seed is None else seed
         if lm_text.images_in(messages):
             from assay.systems.lm_images import generate_with_images
 
-            job: Any = generate_with_images(self, messages, tools, limit, sampling, stops, n, logprobs, seed)
+            jobs = [generate_with_images(self, messages, tools, limit, sampling, stops, n, logprobs, seed)]
         else:
-            job = Generation(lambda: self._encode(prompt), limit, sampling, stops, n, logprobs, seed)
+            most = self._batcher.max_batch
+            jobs = [
+                Generation(lambda: self._encode(prompt), limit, sampling, stops, min(most, n - k), logprobs, seed, k)
+                for k in range(0, n, most)
+            ]
         worst = self._reserve(prompt, n * limit)
         started = time.perf_counter()
         usage = Usage()
         try:
-            prompt_tokens, rows = await self._run(job)
-            usage = Usage(prompt_tokens, sum(row.completion_tokens for row in rows))
+            done = await asyncio.gather(*map(self._run, jobs))
+            rows = [row for _, part in done for row in part]
+            usage = Usage(done[0][0], sum(row.completion_tokens for row in rows))
         finally:
             cost = self._settle(worst, usage)
         choices = tuple(lm_text.choice(self.tokenizer, row, prompt, self.completion) for row in rows)
+        report_exchange(self.role, self.name, messages, choices, self._meter)
         return self._reply(choices, usage, cost, time.perf_counter() - started)
 
     async def choice_logprobs(self, messages: Sequence[Message], choices: Sequence[str]) -> list[float]:
@@ -228,10 +236,12 @@ class HFModel:
         Raises
         ------
         UsageError
-            If a choice is empty or two are the same tokens.
+            If a choice is empty, two are the same tokens, or a message holds an image.
         """
         from assay.systems.batching import Scoring
 
+        if lm_text.images_in(messages):
+            raise UsageError(f"{self.name} scores choices behind text only; use generate for messages with images.")
         prompt = self._render(messages, None)
         worst = self._reserve("".join([prompt, *choices]), 0)
         started = time.perf_counter()

@@ -47,7 +47,7 @@ def generate_with_images(
     stop: tuple[str, ...],
     n: int,
     logprobs: int | None,
-    seed: int | None,
+    seed: int,
 ) -> Work:
     """Work that reads pictures and messages and gives the same as a finished Generation.
 
@@ -77,8 +77,7 @@ def generate_with_images(
             )
         request.tokens = ids[0].tolist()
         with torch.random.fork_rng(devices=[ids.device] if ids.device.type == "cuda" else []):
-            if seed is not None:
-                torch.manual_seed(seed)
+            torch.manual_seed(seed)
             return length, _rows(model, request, inputs, length)
 
     return Work(work)
