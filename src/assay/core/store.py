@@ -188,7 +188,7 @@ class Store:
 
     def read_records(self) -> pl.DataFrame:
         """All records, compacted or not."""
-        return self._records(self._fresh())
+        return self._records(self._fresh()[0])
 
     def read_rows(self, task: str) -> pl.DataFrame:
         """The rows of one task, with their record's sample and attempt; an empty frame where there are none."""
@@ -203,11 +203,13 @@ class Store:
             All records, and the names of scores and outcome groups that the folded records had.
         """
         files = journal_files(self.path / "journal")
-        fresh = self._fresh()
+        fresh, with_rows = self._fresh()
         records = self._records(fresh)
         if fresh is not None:
-            for task in self._tasks_with_rows():
-                self._replace_parquet(self._rows(task), self._rows_path(task))
+            for task in fresh["task"].unique(maintain_order=True):
+                # A trial done again without rows still takes away those it had.
+                if task in with_rows or self._rows_path(task).exists():
+                    self._replace_parquet(self._rows(task), self._rows_path(task))
         if fresh is not None or not (self.path / "records.parquet").exists():
             self._replace_parquet(records, self.path / "records.parquet")
         for file in files:
@@ -220,15 +222,20 @@ class Store:
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
-    def _fresh(self) -> pl.DataFrame | None:
-        """Journal columns of the records not compacted yet, the last one of each key; None = there are none."""
+    def _fresh(self) -> tuple[pl.DataFrame | None, set[str]]:
+        """Journal columns of the records not compacted yet, the last one of each key (None = there are none), and the
+        tasks whose records hold rows."""
         import polars as pl
 
-        frames = [frame_of(chunk) for chunk in self.journalled()]
+        frames: list[pl.DataFrame] = []
+        with_rows: set[str] = set()
+        for chunk in self.journalled():
+            frames.append(frame_of(chunk))
+            with_rows.update(r.task for r in chunk if r.rows or r.rows_file)
         if not frames:
-            return None
+            return None, with_rows
         frame = pl.concat(one_type_a_column(frames), how="diagonal_relaxed")
-        return frame.unique(KEY, keep="last", maintain_order=True)
+        return frame.unique(KEY, keep="last", maintain_order=True), with_rows
 
     def _records(self, fresh: pl.DataFrame | None) -> pl.DataFrame:
         import polars as pl
@@ -238,14 +245,6 @@ class Store:
         if fresh is None:
             return base if base is not None else _with_samples(frame_of([]), self.read_samples())
         return _merge(base, _with_samples(fresh, self.read_samples()), KEY)
-
-    def _tasks_with_rows(self) -> list[str]:
-        tasks: dict[str, None] = {}
-        for chunk in self.journalled():
-            for record in chunk:
-                if record.rows or record.rows_file or self._rows_path(record.task).exists():
-                    tasks[record.task] = None
-        return list(tasks)
 
     def _rows(self, task: str) -> pl.DataFrame:
         import polars as pl
