@@ -144,3 +144,16 @@ def test_a_budget_stops_the_run_before_it_is_passed_and_a_larger_one_goes_on(ser
     assert run.info["paid"] <= 110
     done = assay.resume(run, cache=False, budget="100000usd")
     assert done.status == "finished"
+
+
+def test_what_was_asked_and_answered_stands_in_the_record_and_on_the_page(serve, tmp_path):
+    import msgspec
+
+    from assay.report.html import write_report
+
+    run = quiz(serve(()))
+    first = msgspec.json.decode(run.records["exchanges"][0])
+    assert first[0]["messages"] == [{"role": "user", "content": "number 0"}]
+    assert first[0]["replies"][0]["text"] == run.output("asked", "n0")
+    page = write_report([run], tmp_path / "page.html").read_text()
+    assert "number 0" in page

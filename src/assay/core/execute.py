@@ -169,6 +169,7 @@ class TaskRunner:
             if not again:
                 break
         record.calls = meter.totals()
+        record.exchanges = self._kept(meter.exchanges, ctx)
         self._collect(record, ctx)
         if fatal is not None:
             raise RunStopped(fatal, [record])
@@ -272,7 +273,9 @@ class TaskRunner:
             # A batch is paid for together: each record carries its share of time, the first one the calls.
             record.seconds = seconds / len(trials)
             record.cpu_seconds = None if cpu_seconds is None else cpu_seconds / len(trials)
-            record.calls = meter.totals() if number == 0 else []
+            if number == 0:
+                record.calls = meter.totals()
+                record.exchanges = self._kept(meter.exchanges, batch_ctx)
             if problem is not None:
                 _failed(record, problem, status)
                 continue
@@ -338,6 +341,17 @@ class TaskRunner:
             ) from error
         if len(text) > SPILL_BYTES:
             path = ctx.artifacts / "output.json"
+            write_atomically(path, text)
+            text = msgspec.json.encode({"$file": str(path.relative_to(self.place.folder))})
+        return msgspec.Raw(text)
+
+    def _kept(self, exchanges: list[dict[str, Any]], ctx: Context) -> msgspec.Raw:
+        """What was said, as JSON; a long one in a file."""
+        if not exchanges:
+            return NO_OUTPUT
+        text = msgspec.json.encode(exchanges, enc_hook=str)
+        if len(text) > SPILL_BYTES:
+            path = ctx.artifacts / "exchanges.json"
             write_atomically(path, text)
             text = msgspec.json.encode({"$file": str(path.relative_to(self.place.folder))})
         return msgspec.Raw(text)

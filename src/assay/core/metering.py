@@ -7,8 +7,9 @@ count tokens. The scope of a run (budget, cache, limiters) travels the same way.
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -44,12 +45,13 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 
 class Meter:
-    """Calls of one trial, summed by (role, model). Safe to use from several threads."""
+    """Calls of one trial, summed by (role, model), and what was said in them. Safe to use from several threads."""
 
-    __slots__ = ("_lock", "calls")
+    __slots__ = ("_lock", "calls", "exchanges")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[str, str], Call] = {}
+        self.exchanges: list[dict[str, Any]] = []
         self._lock = threading.Lock()
 
     def add(self, call: Call) -> None:
@@ -143,6 +145,32 @@ def report_call(call: Call, meter: Meter | None = None) -> None:
             return
         target = scope.unattributed
     target.add(call)
+
+
+def report_exchange(
+    role: str, model: str, messages: Sequence[Mapping[str, Any]], choices: Sequence[Any], meter: Meter | None = None
+) -> None:
+    """Keep what was asked and answered with the trial's record; pictures are kept as their hash."""
+    target = meter or current_meter.get()
+    if target is not None:
+        said = [_without_pictures(m) for m in messages]
+        target.exchanges.append({"role": role, "model": model, "messages": said, "replies": choices})
+
+
+def _without_pictures(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = message.get("content")
+    if not isinstance(content, (list, tuple)):
+        return message
+    return {**message, "content": [_named_picture(part) for part in content]}
+
+
+def _named_picture(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    url = part.get("image_url", {}).get("url", "") if isinstance(part, Mapping) else ""
+    if not url.startswith("data:"):
+        return part
+    head, _, data = url.partition(",")
+    digest = hashlib.sha256(data.encode()).hexdigest()[:16]
+    return {"type": "text", "text": f"[{head.removeprefix('data:').partition(';')[0]}, {len(data)} characters, {digest}]"}
 
 
 @contextmanager

@@ -64,6 +64,7 @@ class Record(msgspec.Struct, omit_defaults=True):
     peak_memory_mb: float | None = None
     exclusive: bool = False
     calls: list[Call] = []
+    exchanges: msgspec.Raw = NO_OUTPUT
     artifacts: list[Artifact] = []
 
 
@@ -339,9 +340,10 @@ def frame_of(records: Sequence[Record]) -> pl.DataFrame:
 
     core = pl.DataFrame(
         {
-            **{name: [getattr(r, name) for r in records] for name in CORE if name not in ("started", "output")},
+            **{name: [getattr(r, name) for r in records] for name in CORE if name not in ("started", "output", "exchanges")},
             "started": [int(r.started * 1e6) for r in records],
             "output": [bytes(r.output).decode() or None for r in records],
+            "exchanges": [bytes(r.exchanges).decode() or None for r in records],
         },
         schema={name: getattr(pl, kind) for name, kind in CORE.items()},
     )
@@ -358,7 +360,7 @@ CORE = {
     "task": "String", "sample": "String", "attempt": "Int64", "index": "Int64", "seed": "UInt64", "status": "String",
     "error_type": "String", "error": "String", "retryable": "Boolean", "tries": "Int64", "started": "Int64",
     "seconds": "Float64", "cpu_seconds": "Float64", "peak_memory_mb": "Float64", "exclusive": "Boolean",
-    "output": "String",
+    "output": "String", "exchanges": "String",
 }  # fmt: skip
 CALL = {
     "role": "String", "model": "String", "calls": "Int64", "cached": "Int64", "prompt_tokens": "Int64",

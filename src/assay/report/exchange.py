@@ -108,13 +108,38 @@ def read_exchange(folder: Path, record: Mapping[str, Any], images: ImageBudget) 
         output = None
         found.notes.append(f"The output could not be read: {one_line(str(error), 200)}")
     turns, rest = split_transcript(output)
-    found.turns = turns_of(turns, images)
+    found.turns = turns_of(turns or _recorded(folder, record, found.notes), images)
     found.output = output_parts(rest, images)
     if record.get("target") is not None:
         found.target = _json_part(str(record["target"]))
     for artifact in record.get("artifacts") or ():
         _add_artifact(found, folder, artifact, images)
     return found
+
+
+def _recorded(folder: Path, record: Mapping[str, Any], notes: list[str]) -> list[dict[str, Any]]:
+    """The messages and replies of all calls that the engine kept, one call after the other."""
+    try:
+        calls = load_output(folder, record.get("exchanges")) or []
+    except (AssayError, OSError, ValueError) as error:
+        notes.append(f"What was said could not be read: {one_line(str(error), 200)}")
+        return []
+    turns: list[dict[str, Any]] = []
+    for number, call in enumerate(calls, 1):
+        if len(calls) > 1:
+            turns.append({"role": "note", "content": f"call {number} of {len(calls)}: {call['role']} {call['model']}"})
+        turns += call["messages"]
+        for reply in call["replies"]:
+            asked = [{"function": {k: c.get(k) for k in ("name", "arguments")}} for c in reply.get("tool_calls") or ()]
+            turns.append(
+                {
+                    "role": "assistant",
+                    "content": reply.get("text"),
+                    "reasoning": reply.get("reasoning"),
+                    "tool_calls": asked,
+                }
+            )
+    return turns
 
 
 def split_transcript(output: Any) -> tuple[Sequence[Any], Any]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from assay.core.errors import ProviderError, UsageError
-from assay.core.metering import Call, Meter, current_attempt, report_call
+from assay.core.metering import Call, Meter, current_attempt, report_call, report_exchange
 from assay.systems.chat.model import Choice, Message, Reply, Usage
 
 Answer = str | Choice | Reply
@@ -107,7 +107,7 @@ class ScriptedChatModel:
                 answer = await answer
             if isinstance(answer, Reply):
                 if n == 1:
-                    return self._report(answer)
+                    return self._report(messages, answer)
                 choices += answer.choices[:1]
                 usage = answer.usage if usage is None else _sum(usage, answer.usage)
             else:
@@ -117,13 +117,13 @@ class ScriptedChatModel:
             thought = sum(count_tokens(c.reasoning or "") for c in choices)
             usage = Usage(count_tokens(text_of(messages)), written, 0, thought)
         cost = None if self.price is None else self.price.cost(usage)
-        return self._report(Reply(tuple(choices), usage, self.name, 0.0, cost))
+        return self._report(messages, Reply(tuple(choices), usage, self.name, 0.0, cost))
 
     def _rng(self, messages: Sequence[Message], seed: int | None) -> np.random.Generator:
         text = json.dumps([self.seed, seed, current_attempt.get(), list(messages)], default=str, sort_keys=True)
         return np.random.default_rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
 
-    def _report(self, reply: Reply) -> Reply:
+    def _report(self, messages: Sequence[Message], reply: Reply) -> Reply:
         usage = reply.usage
         call = Call(
             role=self.role,
@@ -138,6 +138,7 @@ class ScriptedChatModel:
             paid=reply.cost or 0.0,
         )
         report_call(call, self._meter)
+        report_exchange(self.role, self.name, messages, reply.choices, self._meter)
         return reply
 
 

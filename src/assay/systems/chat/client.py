@@ -13,7 +13,7 @@ import msgspec
 from yarl import URL
 
 from assay.core.errors import BudgetExceeded, UsageError
-from assay.core.metering import Call, Meter, RunScope, current_attempt, current_meter, current_scope, report_call
+from assay.core.metering import Call, Meter, RunScope, current_attempt, current_meter, current_scope, report_call, report_exchange
 from assay.systems.chat.cache import ReplyCache, Stored, request_key
 from assay.systems.chat.engine import Engine, Filtered, Patience, Unusable
 from assay.systems.chat.facts import facts
@@ -225,9 +225,12 @@ class ChatClient:
         loop = self._loop(context.scope)
         work = self._choices(messages, fields, n, context)
         if loop is asyncio.get_running_loop():
-            return await work
-        # A room's own thread: session, limiter and cache are the run's, so the call is made on the run's loop.
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+            reply = await work
+        else:
+            # A room's own thread: session, limiter and cache are the run's, so the call is made on the run's loop.
+            reply = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+        report_exchange(self.role, self.label, messages, reply.choices, context.meter)
+        return reply
 
     def _context(self) -> _Context:
         bound, scope = self._bound, current_scope.get()
