@@ -200,7 +200,7 @@ class CostOfPassBenchmark(Benchmark):
             by=("technique",),
         ),
         mean("correct", name="accuracy", bounds=(0, 1), by=("technique",)),
-        mean("cost", name="cost_per_attempt", higher_is_better=False),
+        mean("cost", name="cost_per_attempt", higher_is_better=False, bounds=(0, None)),
         rate("reading", "unread", name="unread_rate", higher_is_better=False),
         rate("stop_reason", "length", name="cut_by_length", higher_is_better=False),
     )

@@ -230,14 +230,6 @@ def routing(costs: Array, rates: Array, expert: float | Array, *, length: int = 
     return Policy(sequences[best], float(sums[best] / problems), float(held.mean()))
 
 
-def vote_rate(rate: Array, votes: int) -> Array:
-    """Chance that a majority of independent votes can be right at all: at least one is. R_k <= 1 - (1 - R)^k <= k R.
-
-    A vote costs k attempts, so its cost-of-pass is at least that of one attempt: voting never moves the frontier.
-    """
-    return 1 - (1 - np.asarray(rate, float)) ** votes
-
-
 def agent_cost(calls: Sequence[float], tools: Sequence[float] = (), failed: Sequence[bool] = ()) -> tuple[float, float]:
     """Dollars of one agent run and the part spent on tool calls that failed.
 
