@@ -9,6 +9,8 @@ What is measured and what each number means: perf/README.md. This script stays s
 assay: a child's peak memory is never less than what its parent held when it was started.
 """
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import argparse

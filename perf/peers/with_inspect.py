@@ -1,5 +1,7 @@
 """inspect-ai on the questions: URL, folder, questions, warm-up questions, connections, realtime log (on or off)."""
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import os
@@ -37,7 +39,7 @@ def main(url: str, folder: str, count: int, warm_up: int, connections: int, real
         assert done.results is not None
         metrics = {name: metric.value for score in done.results.scores for name, metric in score.metrics.items()}
         # The scorer's name for a share of right answers is mean or accuracy, by version.
-        return metrics.get("accuracy", metrics.get("mean"))
+        return float(metrics["accuracy"] if "accuracy" in metrics else metrics["mean"])
 
     if warm_up:
         with phase(found, "warm_up"):

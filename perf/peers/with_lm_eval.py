@@ -1,5 +1,7 @@
 """lm-eval on the questions: URL, folder, questions, warm-up questions, connections."""
 
+# pyright: reportMissingImports=false
+
 from __future__ import annotations
 
 import json
