@@ -368,8 +368,8 @@ def generate(
         Numbers of the drawings of each concept; the same number gives the same drawing, so disjoint numbers give sets
         that share no drawing.
     heights, styles
-        Gone through in turn, concept by concept; with ``crossed`` every drawing is made in every height and style (the
-        same content at several sizes, for paired tests).
+        Drawn at random for each drawing (twice named, twice as likely); with ``crossed`` every drawing is made in every
+        height and style (the same content at several sizes, for paired tests).
     seed
         Of choices, their order and noise.
     substitutions, border
@@ -393,17 +393,17 @@ def generate(
 
     kinds: list[Style] = [style for style in STYLES if style in styles]
     plan: list[tuple[Drawing, int, Style]] = []
-    for place, shape in enumerate(chosen):
-        for turn, number in enumerate(drawings):
+    for shape in chosen:
+        for number in drawings:
             drawing = Drawing(shape, number)
             if crossed:
                 plan.extend((drawing, height, kind) for height in heights for kind in kinds)
-            else:
-                # Another start for each concept, and a turn of heights after each round of styles: no size or style
-                # stands for a concept, and no style for a size.
-                style: Style = styles[(turn + place) % len(styles)]
-                height = heights[(turn + place + turn // len(heights) + place // len(heights)) % len(heights)]
-                plan.append((drawing, height, style))
+                continue
+            # Drawn at random rather than in turn: were each concept given every size once, a held-back drawing would be
+            # of the one size that its concept lacks in training, and size would speak against the right answer.
+            rng = np.random.default_rng(_stable_seed("size", seed, drawing.id))
+            height, style = heights[int(rng.integers(len(heights)))], styles[int(rng.integers(len(styles)))]
+            plan.append((drawing, height, style))
 
     letters = np.arange(len(plan)) % 4
     np.random.default_rng(_stable_seed("letters", seed)).shuffle(letters)

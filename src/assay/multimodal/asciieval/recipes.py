@@ -92,7 +92,7 @@ def items(
 
     Notes
     -----
-    Writes ``candidates.jsonl``; review them (``assay make asciieval.review``), which writes ``test.jsonl``.
+    Writes ``candidates.jsonl``; ``assay make asciieval review -o candidates=FILE`` then writes ``test.jsonl``.
     """
     from assay.core.audit import Audit
     from assay.multimodal.asciieval import kit

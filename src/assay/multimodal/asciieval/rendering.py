@@ -77,9 +77,18 @@ DEFAULT = RenderOptions()
 
 @dataclass(frozen=True, slots=True)
 class _Glyphs:
-    """Ink of the printable characters, (94, height, width) uint8, 255 = ink, ``left`` pixels right of their origin."""
+    """Ink of the printable characters, (94, height, width) uint8, 255 = ink, ``left`` pixels right of their origin.
+
+    ``down``, ``across`` and ``value`` list the pixels that are not blank, glyph after glyph; those of glyph g are
+    ``count[g]`` from ``start[g]`` on.
+    """
 
     ink: NDArray[np.uint8]
+    start: NDArray[np.intp]
+    count: NDArray[np.intp]
+    down: NDArray[np.intp]
+    across: NDArray[np.intp]
+    value: NDArray[np.uint8]
     left: int
     advance: float
     step: int
@@ -130,7 +139,12 @@ def _glyphs(font: str | Path | None, size: int) -> _Glyphs:
     rows = np.flatnonzero(sheet.any(axis=(0, 2)))
     first, last = int(columns[0]), int(columns[-1]) + 1
     ink = np.ascontiguousarray(sheet[:, : int(rows[-1]) + 1, first:last])
-    return _Glyphs(ink, first - pad, advance, int(face.getbbox("A")[3]) + 2, face, fixed)
+    glyph, down, across = np.nonzero(ink)
+    count = np.bincount(glyph, minlength=len(_PRINTABLE))
+    start = np.cumsum(count) - count
+    step = int(face.getbbox("A")[3]) + 2
+    value = ink[glyph, down, across]
+    return _Glyphs(ink, start, count, down, across, value, first - pad, advance, step, face, fixed)
 
 
 def normalise(art: str, tabs: Literal["keep", "expand"] = "keep") -> str:
@@ -236,14 +250,15 @@ def _ink(art: str, options: RenderOptions) -> NDArray[np.uint8]:
         keep = (place < right) & (row * glyphs.step < bottom) & (place + width > 0)
         row, place, code = row[keep], place[keep], code[keep]
         column = np.concatenate(columns)[keep]
-        down, across = np.arange(height)[:, None], np.arange(width)[None, :]
+        flat = ink.reshape(-1)
+        origin = row * glyphs.step * ink.shape[1] + np.maximum(place, 0)
         # Neighbouring glyphs may share pixels: paint them in four passes within which none do.
         for parity in range(4):
             part = (row % 2 == parity // 2) & (column % 2 == parity % 2)
-            if part.any():
-                y = (row[part] * glyphs.step)[:, None, None] + down
-                x = np.maximum(place[part], 0)[:, None, None] + across
-                ink[y, x] = _over(ink[y, x], glyphs.ink[code[part]])
+            each = glyphs.count[code[part]]
+            pixel = np.repeat(glyphs.start[code[part]] - np.cumsum(each) + each, each) + np.arange(each.sum())
+            at = np.repeat(origin[part], each) + glyphs.down[pixel] * ink.shape[1] + glyphs.across[pixel]
+            flat[at] = _over(flat[at], glyphs.value[pixel])
     ink = ink[:bottom, :right]
     if others:
         sheet = image.fromarray(255 - ink)
