@@ -44,8 +44,8 @@ def run(
     benchmark
         Its name, or an object.
     system
-        A name (``"openai:gpt-4o"``, ``"local:smollm2"``, ``"method:random"``, ``"python:package.module:attribute"``), or any
-        object that satisfies a task's protocol.
+        A name (``"openai:gpt-4o"``, ``"local:smollm2"``, ``"method:random"``, ``"python:package.module:attribute"``),
+        or any object that satisfies a task's protocol.
     options
         Options of the benchmark.
     samples
@@ -76,9 +76,18 @@ def run(
 
     settings = core.Engine(executor=executor, budget=budget, **engine)
     return core.run(
-        benchmark, system, loading=_LOADING, options=options, samples=samples, tasks=tasks, attempts=attempts, seed=seed,
-        into=into, tags=tags, engine=settings,
-    )  # fmt: skip
+        benchmark,
+        system,
+        loading=_LOADING,
+        options=options,
+        samples=samples,
+        tasks=tasks,
+        attempts=attempts,
+        seed=seed,
+        into=into,
+        tags=tags,
+        engine=settings,
+    )
 
 
 def resume(

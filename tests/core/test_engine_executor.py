@@ -116,7 +116,7 @@ def test_a_worker_has_one_thread_for_arithmetic(monkeypatch):
     assert (value, parent) == ("1", os.getpid())
 
 
-# -- whole runs ---------------------------------------------------------------------------------------------------------
+# -- whole runs ----------------------------------------------------------------------------------------------
 
 
 class OneTask(Benchmark):

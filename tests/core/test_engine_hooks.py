@@ -228,3 +228,12 @@ def test_a_recipe_on_resumable_map_writes_a_manifest_and_does_nothing_twice(tmp_
     before = {p.name for p in (out / ".journal").iterdir()}
     make("toy.squares", out, n=6)
     assert {p.name for p in (out / ".journal").iterdir()} == before
+
+
+def test_a_run_scored_again_keeps_what_its_answers_cost_and_pays_for_the_judge_alone():
+    first = toy_run("toy_judged", "method:doubler", options={"n": 6})
+    again = rescore(first, loading="toy_loading")
+    old, new = (r.records.select(pl.col("calls").explode()).unnest("calls").sort("role") for r in (first, again))
+    assert new["prompt_tokens"].sum() == old["prompt_tokens"].sum()
+    assert new.filter(pl.col("role") == "subject")["cost"].sum() == pytest.approx(0.006)
+    assert again.info["paid"] == pytest.approx(6 * 0.01)

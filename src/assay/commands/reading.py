@@ -128,7 +128,7 @@ def gate_(arguments: Any) -> int:
         raise UsageError("gate needs a threshold: --min METRIC=VALUE or --max METRIC=VALUE.")
     verdicts = []
     for run in selected([arguments.run]):
-        scores = {s.metric: s for s in run.scores()}
+        scores = {s.metric: s for s in run.scores() if not s.by}
         for metric, limit, side in bounds:
             name = _metric_named(metric, scores)
             score = scores[name]

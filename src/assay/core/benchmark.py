@@ -142,7 +142,7 @@ class Task(ABC):
 class Metric:
     """A function of records, with what the engine needs to give it an interval.
 
-    Use the constructors of `assay.core.metrics` (mean, ratio, macro, pass_at, ...) where they fit: they have a fast path.
+    Use the constructors of `assay.core.metrics` (mean, ratio, macro, ...) where they fit: they have a fast path.
 
     Parameters
     ----------

@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import inspect
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ class Place:
     seed: int = 0
     tries: int = 2
     outputs: Any = None
+    history: Any = None
 
 
 def overrides(task: Task, method: str) -> bool:
@@ -178,6 +180,7 @@ class TaskRunner:
     async def _attempt(self, sample: Sample, ctx: Context, meter: Meter, record: Record) -> None:
         task = self.task
         if self.submitted is not None:
+            self._remember(sample.id, ctx.attempt, meter)
             outcome = self.submitted.get((task.name, sample.id, ctx.attempt))
             if outcome is None:
                 raise AssayError(
@@ -192,6 +195,15 @@ class TaskRunner:
         if not isinstance(outcome, Outcome):
             raise AssayError(f"Task {task.name!r}: trial must return an Outcome, not {type(outcome).__name__}.")
         await self._finish(sample, outcome, ctx, record)
+
+    def _remember(self, sample: str, attempt: int, meter: Meter) -> None:
+        """Calls and exchanges of the trial whose output is scored again: what it cost then, paid nothing now."""
+        if self.place.history is None:
+            return
+        calls, exchanges = self.place.history.get((self.task.name, sample, attempt), ((), ()))
+        for call in calls:
+            meter.add(msgspec.structs.replace(call, paid=0.0))
+        meter.exchanges.extend(exchanges)
 
     async def _finish(self, sample: Sample, outcome: Outcome, ctx: Context, record: Record) -> None:
         """Score an outcome where the task does that apart, and write all of it into the record."""
@@ -291,12 +303,12 @@ class TaskRunner:
 
     def drop_scratch(self, unit: Unit) -> None:
         """Remove the scratch folder of a unit whose records are safe; checkpoints of failed trials stay for a retry."""
-        root = self.place.folder / "scratch"
-        if root.is_dir():
+        # Most runs have neither scratch nor artifacts: one look at the disk with a ready-made name, no Path objects.
+        if os.path.isdir(f"{self.place.folder}/scratch"):
             label = (
                 self._batch_label(unit) if self.batched else unit_name(self.samples[unit[1][0][0]].id, unit[1][0][1])
             )
-            shutil.rmtree(root / safe_name(self.task.name) / label, ignore_errors=True)
+            shutil.rmtree(self.place.folder / "scratch" / safe_name(self.task.name) / label, ignore_errors=True)
 
     def _batch_label(self, unit: Unit) -> str:
         members = repr([(self.samples[index].id, attempt) for index, attempt in unit[1]])
@@ -377,6 +389,8 @@ class TaskRunner:
         record.rows_file = str(path.relative_to(self.place.folder))
 
     def _collect(self, record: Record, ctx: Context) -> None:
+        if not os.path.isdir(f"{self.place.folder}/artifacts"):
+            return
         folder = ctx.path_of("artifacts")
         if folder.is_dir():
             record.artifacts = [

@@ -70,8 +70,8 @@ class Meter:
             have.reasoning_tokens += call.reasoning_tokens
             have.seconds += call.seconds
             have.paid += call.paid
-            if call.cost is not None:
-                have.cost = (have.cost or 0.0) + call.cost
+            # A known and an unknown cost make an unknown one: a partial sum would pass for the whole.
+            have.cost = None if have.cost is None or call.cost is None else have.cost + call.cost
             have.price_date = call.price_date or have.price_date
             have.resolved = call.resolved or have.resolved
 
@@ -170,7 +170,10 @@ def _named_picture(part: Mapping[str, Any]) -> Mapping[str, Any]:
         return part
     head, _, data = url.partition(",")
     digest = hashlib.sha256(data.encode()).hexdigest()[:16]
-    return {"type": "text", "text": f"[{head.removeprefix('data:').partition(';')[0]}, {len(data)} characters, {digest}]"}
+    return {
+        "type": "text",
+        "text": f"[{head.removeprefix('data:').partition(';')[0]}, {len(data)} characters, {digest}]",
+    }
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib
 import inspect
 import os
@@ -82,16 +84,25 @@ def typed_options(fn: Callable[..., Any], options: Mapping[str, Any], what: str,
         One sentence with the option, the value and what it should be.
     """
     known = signature_options(fn, skip)
-    try:
-        hints = typing.get_type_hints(fn.__init__ if isinstance(fn, type) else fn)
-    except (NameError, TypeError, AttributeError):
-        hints = {}
+    hints = type_hints(fn)
     typed = {}
     for name, value in options.items():
         if name not in known:
             raise unknown_name(f"option of {what}", name, known)
         typed[name] = convert(value, hints.get(name, Any), f"option {name!r} of {what}")
     return typed
+
+
+def type_hints(fn: Callable[..., Any]) -> dict[str, Any]:
+    """Annotations of a function or of a class's ``__init__``; those of a TYPE_CHECKING block are left out."""
+    target = fn.func if isinstance(fn, functools.partial) else fn
+    target = inspect.unwrap(target.__init__ if isinstance(target, type) else target)
+    found = {}
+    for name, annotation in getattr(target, "__annotations__", {}).items():
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        with contextlib.suppress(NameError, TypeError, AttributeError):
+            found |= typing.get_type_hints(holder, globalns=getattr(target, "__globals__", {}))
+    return found
 
 
 def convert(value: Any, hint: Any, where: str) -> Any:

@@ -8,10 +8,11 @@ from typing import Any
 
 from assay.core.benchmark import Benchmark, Outcome
 from assay.core.errors import UsageError
+from assay.core.metering import Call
 from assay.core.results import Run
 from assay.core.run import Engine
 from assay.core.run import run as run_benchmark
-from assay.core.store import read_outputs
+from assay.core.store import read_history, read_outputs
 
 
 class StoredOutputs:
@@ -28,6 +29,10 @@ class StoredOutputs:
         """Outputs by (task, sample id, attempt)."""
         return {(task, sample, attempt): outcome for task, sample, attempt, outcome in read_outputs(self._path)}
 
+    def history(self) -> dict[tuple[str, str, int], tuple[list[Call], list[dict[str, Any]]]]:
+        """What the system's own calls were and cost; those of a judge are made anew."""
+        return read_history(self._path)
+
 
 def rescore(
     run: Run,
@@ -39,8 +44,9 @@ def rescore(
 ) -> Run:
     """Score a run's outputs with its benchmark under changed options; see `assay.rescore`.
 
-    The new run has the same system, seed and samples; its records carry the new scores, no calls but the judge's, and
-    ``parent`` in its manifest names the run that was judged. Trials that ended in an error are errors again.
+    The new run has the same system, seed and samples; its records carry the new scores, the system's own calls (paid
+    nothing) and the judge's new ones; ``parent`` in its manifest names the run that was judged.
+    Trials that ended in an error are errors again.
     """
     info = run.info
     if not info.get("rebuildable"):

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -225,6 +225,7 @@ def prepare(
     name = system if isinstance(system, str) else getattr(system, "name", None) or loader.describe(system)["name"]
     live = loader.load(system, benchmark=benchmark) if isinstance(system, str) else system
     outputs = live.outcomes(benchmark) if getattr(live, "is_submission", False) else None
+    history = live.history() if outputs is not None and hasattr(live, "history") else None
     named = tasks_by_name(benchmark)
     fitting, skipped = {}, {}
     for task_name, task in named.items():
@@ -237,7 +238,7 @@ def prepare(
         raise UsageError(
             f"{name} fits no task of {benchmark.name!r}: " + "; ".join(f"{t} {r}" for t, r in skipped.items()) + "."
         )
-    place = Place(folder, cache_folder() / "content", seed, tries, outputs)
+    place = Place(folder, cache_folder() / "content", seed, tries, outputs, history)
     runners = make_runners(fitting.values(), live, place)
     plan = make_plan(runners, selection, attempts, seed)
     samples = plan.samples_frame()
@@ -502,8 +503,9 @@ def _carry_out(
     """Subtract what is done, execute the rest, compact, and close the manifest."""
     with store.lock():
         path = store.path.resolve()
-        place = Place(path, cache_folder() / "content", info["seed"], engine.tries, ready.outputs)
+        place = Place(path, cache_folder() / "content", info["seed"], engine.tries)
         for runner in ready.runners.values():
+            place = replace(place, outputs=runner.place.outputs, history=runner.place.history)
             runner.place = place
         done = ready.plan.done(store.finished(), retry_errors=retry_errors)
         pending = ready.plan.pending(done)

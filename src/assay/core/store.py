@@ -25,8 +25,33 @@ SPILL_BYTES = 64 * 1024
 CHUNK = 20_000
 KEY = ("task", "sample", "attempt")
 RESERVED = frozenset(
-    "run benchmark system task sample attempt index cluster seed status error_type error retryable tries started seconds "
-    "cpu_seconds peak_memory_mb exclusive calls exchanges output target artifacts rows".split()
+    [
+        "run",
+        "benchmark",
+        "system",
+        "task",
+        "sample",
+        "attempt",
+        "index",
+        "cluster",
+        "seed",
+        "status",
+        "error_type",
+        "error",
+        "retryable",
+        "tries",
+        "started",
+        "seconds",
+        "cpu_seconds",
+        "peak_memory_mb",
+        "exclusive",
+        "calls",
+        "exchanges",
+        "output",
+        "target",
+        "artifacts",
+        "rows",
+    ]
 )
 
 NO_OUTPUT = msgspec.Raw(b"")
@@ -319,6 +344,17 @@ def read_outputs(path: Path) -> Iterator[tuple[str, str, int, Outcome]]:
         )
 
 
+def read_history(path: Path) -> dict[tuple[str, str, int], tuple[list[Call], list[dict[str, Any]]]]:
+    """Calls and exchanges of the system under test in a run's trials, by key; a judge's are made anew."""
+    records = Store(path).read_records()
+    found = {}
+    for row in records.select(*KEY, "calls", "exchanges").iter_rows(named=True):
+        said = [e for e in load_output(path, row["exchanges"]) or [] if e["role"] == "subject"]
+        calls = [Call(**c) for c in row["calls"] if c["role"] == "subject"]
+        found[row["task"], row["sample"], row["attempt"]] = (calls, said)
+    return found
+
+
 def load_output(path: Path, text: str | None) -> Any:
     """The output behind a record's JSON text, read from its file when it was spilled."""
     if text is None:
@@ -340,7 +376,11 @@ def frame_of(records: Sequence[Record]) -> pl.DataFrame:
 
     core = pl.DataFrame(
         {
-            **{name: [getattr(r, name) for r in records] for name in CORE if name not in ("started", "output", "exchanges")},
+            **{
+                name: [getattr(r, name) for r in records]
+                for name in CORE
+                if name not in ("started", "output", "exchanges")
+            },
             "started": [int(r.started * 1e6) for r in records],
             "output": [bytes(r.output).decode() or None for r in records],
             "exchanges": [bytes(r.exchanges).decode() or None for r in records],

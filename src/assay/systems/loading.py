@@ -8,7 +8,6 @@ import importlib.util
 import inspect
 import sys
 import types
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -196,10 +195,10 @@ def typed(
     UsageError
         An option the factory does not have (with the nearest it has), or a value of the wrong type.
     """
-    from assay.core.registry import convert, signature_options
+    from assay.core.registry import convert, signature_options, type_hints
 
     known = {k: p for k, p in signature_options(fn, skip).items() if k not in _NOT_OPTIONS and k not in hidden}
-    hints = _hints(fn)
+    hints = type_hints(fn)
     takes_any = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in _parameters(fn))
     what = repr(name.partition("?")[0])
     found = {}
@@ -223,16 +222,6 @@ def _parameters(fn: Callable[..., Any]) -> list[inspect.Parameter]:
         return list(inspect.signature(fn).parameters.values())
     except (TypeError, ValueError):
         return []
-
-
-def _hints(fn: Callable[..., Any]) -> dict[str, Any]:
-    target = fn.func if isinstance(fn, functools.partial) else fn
-    try:
-        return typing.get_type_hints(target.__init__ if isinstance(target, type) else target)
-    except (NameError, TypeError, AttributeError):
-        # Annotations of a TYPE_CHECKING block: take the plain ones by name.
-        plain = {"int": int, "float": float, "bool": bool, "str": str}
-        return {p.name: plain[p.annotation] for p in _parameters(fn) if p.annotation in plain}
 
 
 def _method(name: str, rest: str, options: dict[str, str], benchmark: Benchmark | str | None, role: str) -> Any:

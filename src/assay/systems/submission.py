@@ -41,6 +41,19 @@ class Submission:
         """Whether it is the folder of a run."""
         return (self.path / "run.json").is_file()
 
+    @property
+    def artifacts(self) -> Path | None:
+        """Files that a run's outputs name."""
+        return self.path / "artifacts" if self.is_run else None
+
+    def history(self) -> Mapping[Key, Any]:
+        """Calls and exchanges of a run's trials, so that what its answers cost stays known."""
+        if not self.is_run:
+            return {}
+        from assay.core.store import read_history
+
+        return read_history(self.path)
+
     def describe(self) -> dict[str, Any]:
         """Facts for ``run.json``; of a run's folder also the system that made the outputs."""
         found: dict[str, Any] = {"name": self.name, "kind": "submission", "path": str(self.path)}

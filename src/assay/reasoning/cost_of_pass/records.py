@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from assay.core.errors import AssayError, DataError, UsageError
+from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from assay.reasoning.cost_of_pass.prices import PriceBook
@@ -62,7 +62,6 @@ def _of_runs(runs: Any) -> pl.DataFrame:
     frame = runs.records
     if "system" not in frame.columns:
         frame = frame.with_columns(pl.lit(str(runs.system)).alias("system"))
-    frame = _with_first_calls(runs, frame)
     # A score called cost is somebody's copy; what was metered is what counts, and what can be priced anew.
     frame = frame.drop("cost", strict=False)
     facts = getattr(runs, "systems", None)
@@ -70,34 +69,6 @@ def _of_runs(runs: Any) -> pl.DataFrame:
         return frame
     extra = [name for name in ("family", "release_date") if name in facts.columns and name not in frame.columns]
     return frame.join(facts.select("run", *extra).unique("run"), on="run", how="left") if extra else frame
-
-
-def _with_first_calls(runs: Any, frame: pl.DataFrame) -> pl.DataFrame:
-    """Records of re-scored runs with the calls of the run that was scored again: judging asks the system nothing."""
-    from assay.core.results import Run
-
-    several = isinstance(runs, Sequence)
-    for run in runs if several else [runs]:
-        origin, info = run, getattr(run, "info", {})
-        while (parent := origin.info.get("parent") if hasattr(origin, "info") else None) is not None:
-            try:
-                origin = Run(parent["path"])
-            except (AssayError, OSError):
-                raise DataError(
-                    f"Run {info.get('id')} was scored again from {parent['path']}, which is gone, and with it what its "
-                    "answers cost; keep that folder."
-                ) from None
-        if origin is run:
-            continue
-        key = ["task", "sample", "attempt"]
-        first = origin.records.select(*key, pl.col("calls").alias("first_calls"))
-        mine = pl.col("run") == run.id if several else pl.lit(True)
-        frame = (
-            frame.join(first, on=key, how="left", maintain_order="left")
-            .with_columns(pl.when(mine).then(pl.coalesce("first_calls", "calls")).otherwise("calls").alias("calls"))
-            .drop("first_calls")
-        )
-    return frame
 
 
 def subject_totals(frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,16 @@ import msgspec
 from yarl import URL
 
 from assay.core.errors import BudgetExceeded, UsageError
-from assay.core.metering import Call, Meter, RunScope, current_attempt, current_meter, current_scope, report_call, report_exchange
+from assay.core.metering import (
+    Call,
+    Meter,
+    RunScope,
+    current_attempt,
+    current_meter,
+    current_scope,
+    report_call,
+    report_exchange,
+)
 from assay.systems.chat.cache import ReplyCache, Stored, request_key
 from assay.systems.chat.engine import Engine, Filtered, Patience, Unusable
 from assay.systems.chat.facts import facts
