@@ -22,7 +22,7 @@ from assay.multimodal.asciieval.generator import Drawing, Style, generate, raste
 from assay.multimodal.asciieval.regression import length_by_mode
 from assay.multimodal.asciieval.rendering import RenderOptions
 
-FIRST_DRAWING = 7000
+FIRST_DRAWING = 9000
 TRAINING_DRAWINGS = 6
 BUDGETS = (6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 192, 384)
 _NETWORK_SIDE = 48
