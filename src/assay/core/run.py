@@ -29,7 +29,7 @@ from assay.core.executors.local import Job, LocalExecutor, portable
 from assay.core.executors.worker import Recipe
 from assay.core.journal import Journal
 from assay.core.metering import Budget, RunScope, current_scope
-from assay.core.plan import Plan, Selection, fingerprint, make_plan
+from assay.core.plan import Plan, Selection, collector_paused, fingerprint, make_plan
 from assay.core.registry import load_benchmark
 from assay.core.results import Run
 from assay.core.store import Record, Store, safe_name
@@ -239,9 +239,10 @@ def prepare(
             f"{name} fits no task of {benchmark.name!r}: " + "; ".join(f"{t} {r}" for t, r in skipped.items()) + "."
         )
     place = Place(folder, cache_folder() / "content", seed, tries, outputs, history)
-    runners = make_runners(fitting.values(), live, place)
-    plan = make_plan(runners, selection, attempts, seed)
-    samples = plan.samples_frame()
+    with collector_paused():
+        runners = make_runners(fitting.values(), live, place)
+        plan = make_plan(runners, selection, attempts, seed)
+        samples = plan.samples_frame()
     return Prepared(
         benchmark,
         live,
@@ -507,8 +508,9 @@ def _carry_out(
         for runner in ready.runners.values():
             place = replace(place, outputs=runner.place.outputs, history=runner.place.history)
             runner.place = place
-        done = ready.plan.done(store.finished(), retry_errors=retry_errors)
-        pending = ready.plan.pending(done)
+        with collector_paused():
+            done = ready.plan.done(store.finished(), retry_errors=retry_errors)
+            pending = ready.plan.pending(done)
         finished = sum(int(d.sum()) for d in done.values())
         state = ProgressState(total=ready.plan.trials, done=finished)
         if engine.progress is not None:
