@@ -82,7 +82,7 @@ def report_(arguments: Any) -> int:
 
     runs = selected(arguments.runs or ["latest"])
     form = arguments.form or FORMATS.get(Path(arguments.out or "report.html").suffix)
-    if form not in FORMATS.values():
+    if form is None or form not in FORMATS.values():
         raise unknown_name("report format", str(form), FORMATS.values())
     tables = [t for name in arguments.analysis for t in assay.analyze(name, runs)]
     if form == "html":

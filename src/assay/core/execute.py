@@ -253,6 +253,7 @@ class TaskRunner:
         ]
         limit = task.needs.seconds if asynchronous else None
         meter = Meter()
+        outcomes: list[Outcome] = []
         tries = 0
         while tries < self.place.tries:
             tries += 1
@@ -263,10 +264,8 @@ class TaskRunner:
             try:
                 system = self._bind(meter) if self._bind is not None else self.system
                 async with asyncio.timeout(limit) if limit else contextlib.nullcontext():
-                    outcomes = task.trials(system, trials, batch_ctx)
-                    if asynchronous:
-                        outcomes = await outcomes  # type: ignore[misc]
-                    outcomes = list(outcomes)  # type: ignore[arg-type]
+                    returned: Any = task.trials(system, trials, batch_ctx)
+                    outcomes = list(await returned if asynchronous else returned)
                 if len(outcomes) != len(trials):
                     raise AssayError(
                         f"Task {name!r}: trials returned {len(outcomes)} outcomes for {len(trials)} trials."

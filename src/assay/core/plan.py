@@ -47,7 +47,7 @@ class Selection:
             return samples
         if samples is None:
             return cls(tasks=tuple(tasks))
-        if isinstance(samples, (int, float, str)) and not isinstance(samples, bool):
+        if isinstance(samples, (int, float, str)):
             return cls(limit=str(samples), tasks=tuple(tasks))
         return cls(ids=tuple(samples), tasks=tuple(tasks))
 

@@ -6,11 +6,11 @@ import contextlib
 import functools
 import importlib
 import inspect
-import os
 import types
 import typing
 from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import PurePath
 from typing import Any, get_args, get_origin
 
 from assay.core.benchmark import Benchmark
@@ -155,7 +155,7 @@ def convert(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, str):
             return value
         raise UsageError(f"{where} must be text, not {value!r}.")
-    if isinstance(hint, type) and issubclass(hint, os.PathLike):
+    if isinstance(hint, type) and issubclass(hint, PurePath):
         return hint(value)
     return value
 

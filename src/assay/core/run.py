@@ -567,9 +567,10 @@ def _carry_out(
             if log.exists() and log.stat().st_size == 0:
                 log.unlink()
     result = Run(store.path)
-    if sink.reason and sink.reason != INTERRUPT:
-        raise RunInterrupted(f"{sink.reason} What was done is kept in {store.path}.", result)
-    if sink.reason == INTERRUPT:
+    reason = info["reason"]
+    if reason and reason != INTERRUPT:
+        raise RunInterrupted(f"{reason} What was done is kept in {store.path}.", result)
+    if reason == INTERRUPT:
         raise KeyboardInterrupt(str(store.path))
     return result
 
