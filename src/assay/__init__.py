@@ -65,7 +65,7 @@ def run(
     tags
         Facts to keep with the run (family, stage, ...); analyses see them.
     **engine
-        ``connections``, ``workers``, ``max_errors``, ``cache``, ``tries``, ``progress``: see `assay.core.run.Engine`.
+        ``connections``, ``workers``, ``max_errors``, ``cache``, ``tries``, ``progress`` of `assay.core.engine.Engine`.
 
     Returns
     -------

@@ -10,6 +10,7 @@ import pytest
 from toys import fifth
 
 import assay
+from assay.core.results import runs_folder
 from assay.core.run import RunInterrupted
 from assay.systems.chat.loopback import LoopbackServer
 
@@ -138,7 +139,7 @@ def test_a_budget_stops_the_run_before_it_is_passed_and_a_larger_one_goes_on(ser
     query = "?price_in=1000000&price_out=1000000"
     with pytest.raises(RunInterrupted, match="budget"):
         quiz(server, query, budget=110, connections=4)
-    run = assay.open_run(sorted(p.parent for p in assay.core.run.runs_folder().glob("*/run.json"))[-1])
+    run = assay.open_run(sorted(p.parent for p in runs_folder().glob("*/run.json"))[-1])
     assert 0 < run.records.height < N
     assert run.records["status"].unique().to_list() == ["ok"]
     assert run.info["paid"] <= 110

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any
 
-from assay.core.run import ProgressState
+from assay.core.engine import ProgressState
 
 QUIET_SECONDS = 30.0
 

@@ -11,8 +11,7 @@ import assay
 from assay.cli import DONE, GATE_FAILED, pairs
 from assay.commands.output import out, plain, print_json, show_rows
 from assay.core.errors import UsageError, unknown_name
-from assay.core.results import Run, find_run, find_runs
-from assay.core.run import runs_folder
+from assay.core.results import Run, find_run, find_runs, runs_folder
 
 
 def selected(texts: Sequence[str]) -> list[Run]:

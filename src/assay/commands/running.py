@@ -16,8 +16,8 @@ from assay.commands.progress import Bar
 from assay.core.errors import AssayError, UsageError, scrub, unknown_name
 from assay.core.plan import Selection, fingerprint
 from assay.core.registry import benchmark_entries
-from assay.core.results import Run, find_run, find_runs
-from assay.core.run import RunInterrupted, prepare, runs_folder
+from assay.core.results import Run, find_run, find_runs, runs_folder
+from assay.core.run import RunInterrupted, prepare
 
 
 def run_(arguments: Any) -> int:
@@ -91,7 +91,7 @@ def rescore_(arguments: Any) -> int:
 
 
 def engine_options(arguments: Any) -> dict[str, Any]:
-    """Keywords of `assay.core.run.Engine` that were given."""
+    """Keywords of `assay.core.engine.Engine` that were given."""
     if arguments.cache:
         os.environ["ASSAY_CACHE"] = str(Path(arguments.cache).resolve())
     given = {k: getattr(arguments, k) for k in ("budget", "executor", "workers", "connections", "max_errors")}

@@ -16,13 +16,13 @@ import msgspec
 
 from assay.core.benchmark import Benchmark
 from assay.core.cache import cache_folder
+from assay.core.engine import in_thread
 from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.executors.local import ContextThreads, metered_call
 from assay.core.executors.pool import Pool
 from assay.core.journal import Journal, read_arrays
 from assay.core.metering import RunScope, current_scope
 from assay.core.registry import benchmark_class, resolve, typed_options
-from assay.core.run import in_thread
 
 
 class MapError(AssayError):

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.benchmark import Benchmark, Outcome
+from assay.core.engine import Engine
 from assay.core.errors import UsageError
 from assay.core.metering import Call
 from assay.core.results import Run
-from assay.core.run import Engine
 from assay.core.run import run as run_benchmark
 from assay.core.store import read_history, read_outputs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -109,11 +110,11 @@ class Run:
         chosen = self.metrics() if metrics is None else metrics
         rows = None
         if any(m.over == "rows" for m in chosen):
-            rows = self._all_rows()
+            rows = self.all_rows()
         resample = {name: task["resample"] for name, task in self.info["tasks"].items()}
         return evaluate_all(chosen, self.records, resample, by=groups, rows=rows)
 
-    def _all_rows(self) -> pl.DataFrame:
+    def all_rows(self) -> pl.DataFrame:
         """Rows of all tasks with the key, cluster and groups of their records."""
         import polars as pl
 
@@ -196,6 +197,11 @@ class Runs(Sequence[Run]):
             )
         frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
         return frame.select("run", "system", "benchmark", pl.exclude("run", "system", "benchmark"))
+
+
+def runs_folder() -> Path:
+    """Where runs go: ``$ASSAY_RUNS``, else ./runs."""
+    return Path(os.environ.get("ASSAY_RUNS") or "runs")
 
 
 def find_runs(folder: Path) -> list[Run]:
