@@ -237,3 +237,25 @@ def test_a_run_scored_again_keeps_what_its_answers_cost_and_pays_for_the_judge_a
     assert new["prompt_tokens"].sum() == old["prompt_tokens"].sum()
     assert new.filter(pl.col("role") == "subject")["cost"].sum() == pytest.approx(0.006)
     assert again.info["paid"] == pytest.approx(6 * 0.01)
+
+
+def test_a_system_may_refuse_a_task_and_the_reason_is_kept():
+    import toys
+
+    class TextOnly(toys.Doubler):
+        def refuses(self, task):
+            return "shows pictures" if "image" in task.modalities else None
+
+    class Pictures(toys.Plain):
+        modalities = ("image",)
+
+    class Both(toys.Toy):
+        def tasks(self):
+            pictures = Pictures(3)
+            pictures.name = "pictures"
+            return [toys.Plain(3), pictures]
+
+    run = toy_run(Both(), TextOnly())
+    assert list(run.info["tasks"]) == ["plain"]
+    assert run.info["skipped_tasks"] == {"pictures": "shows pictures"}
+    assert list(toy_run(Both(), toys.Doubler()).info["tasks"]) == ["plain", "pictures"]

@@ -59,6 +59,9 @@ def run_(arguments: Any) -> int:
                 return _interrupted(stop, arguments)
             except RunInterrupted as stop:
                 raise AssayError(f"{stop} Go on with: assay resume {stop.run.id}") from stop
+    for run in finished:
+        for task, reason in run.info["skipped_tasks"].items():
+            say(f"{run.system}: left out task {task}, which {reason}", quiet=arguments.quiet or arguments.json)
     _show(finished, arguments)
     return DONE
 

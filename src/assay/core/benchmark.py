@@ -102,7 +102,8 @@ class Task(ABC):
     """Samples of one kind, the protocol a system must satisfy to take it, and how one sample is tried and scored.
 
     A subclass sets `name` and `system` and defines `samples` and `trial` (or `trials` with `batch_key`). Everything
-    else is optional, and a plain room never sees it.
+    else is optional, and a plain room never sees it. ``modalities`` says what samples are made of (text, image, audio):
+    a system with ``refuses(task) -> str | None`` is left out of tasks that it cannot take, with the reason it gives.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Task(ABC):
     attempts: int = 1
     resample: Resample = "samples"
     needs: Needs = Needs()
+    modalities: tuple[str, ...] = ("text",)
 
     @abstractmethod
     def samples(self) -> Sequence[Sample]:

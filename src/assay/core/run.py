@@ -112,7 +112,8 @@ def misfit(task: Task, system: Any, submission: bool) -> str | None:
             f"Task {task.name!r}: its protocol {task.system} is not runtime-checkable ({error})."
         ) from error
     if fits:
-        return None
+        refuses: Any = getattr(system, "refuses", None)
+        return refuses(task) if callable(refuses) else None
     missing = [m for m in _members(task.system) if not hasattr(system, m)]
     lacks = f" (it lacks {', '.join(sorted(missing))})" if missing else ""
     return f"needs the protocol {task.system.__name__}{lacks}"

@@ -130,6 +130,12 @@ class HFModel:
             max_batch=max_batch,
         )
 
+    def refuses(self, task: Any) -> str | None:
+        """Why a task is not for this model: it reads pictures only where it has a processor for them."""
+        if "image" in task.modalities and self.processor is None:
+            return "shows pictures, and this model reads text only"
+        return None
+
     def __repr__(self) -> str:
         return f"HFModel({self.name!r}, role={self.role!r})"
 

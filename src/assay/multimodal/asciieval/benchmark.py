@@ -30,6 +30,7 @@ class AsciiTask(Task):
     def __init__(self, mode: prompts.Mode, benchmark: AsciiEval) -> None:
         self.name = mode
         self.mode: prompts.Mode = mode
+        self.modalities = {"text": ("text",), "image": ("image",), "both": ("text", "image")}[mode]
         self.benchmark = benchmark
 
     @cached_property

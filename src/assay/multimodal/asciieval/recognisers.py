@@ -396,7 +396,14 @@ class RecogniserModel:
             raise unknown_name("recogniser", kind, KINDS)
         self.name = f"method:{kind}"
         self._arguments = (kind, train, seed)
+        self._modes = make_recogniser(kind).modes
         self._lock = asyncio.Lock()
+
+    def refuses(self, task: Any) -> str | None:
+        """Why a task is not for this recogniser."""
+        if task.name in self._modes:
+            return None
+        return f"is a mode that {self.name} does not read (it reads {', '.join(sorted(self._modes))})"
 
     async def generate(self, messages: Sequence[Message], *, logprobs: int | None = None, **_: Any) -> Reply:
         """A letter; the probabilities of all four when log-probabilities are asked for."""
