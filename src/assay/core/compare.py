@@ -6,13 +6,7 @@ from collections.abc import Sequence
 
 from assay.core.errors import UsageError, unknown_name
 from assay.core.metrics import Comparison, compare_all
-from assay.core.results import Run
-
-
-def labels(runs: Sequence[Run]) -> dict[str, Run]:
-    """Runs by a short name: the system's, with the id's tail where two runs share a system."""
-    names = [r.system for r in runs]
-    return {n if names.count(n) == 1 else f"{n} ({r.id.rpartition('-')[2]})": r for n, r in zip(names, runs)}
+from assay.core.results import Run, labels
 
 
 def compare_runs(runs: Sequence[Run], *, metrics: Sequence[str] = (), by: str | None = None) -> list[Comparison]:
@@ -42,7 +36,7 @@ def compare_runs(runs: Sequence[Run], *, metrics: Sequence[str] = (), by: str | 
     found: list[Comparison] = []
     for metric in chosen:
         if by is None:
-            frames = {label: run.records for label, run in labels(runs).items()}
+            frames = {label: run.records for label, run in zip(labels(runs), runs)}
             found += compare_all(metric, frames, resample=metric.resample or resample)
             continue
         for run in runs:

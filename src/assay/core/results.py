@@ -199,6 +199,30 @@ class Runs(Sequence[Run]):
         return frame.select("run", "system", "benchmark", pl.exclude("run", "system", "benchmark"))
 
 
+def labels(runs: Sequence[Run]) -> list[str]:
+    """A name for each run: the system, with what tells it apart (options, tags, seed, id) where systems repeat."""
+    names = [run.system for run in runs]
+    found = []
+    for run in runs:
+        same = [other for other in runs if other.system == run.system]
+        found.append(run.system if len(same) == 1 else f"{run.system} ({_difference(run, same)})")
+    return (
+        found if len(set(found)) == len(runs) else [f"{name} ({run.path.name[-6:]})" for name, run in zip(names, runs)]
+    )
+
+
+def _difference(run: Run, same: Sequence[Run]) -> str:
+    told: list[str] = []
+    for part in ("options", "tags"):
+        mine = run.info.get(part) or {}
+        for key, value in mine.items():
+            if any((other.info.get(part) or {}).get(key) != value for other in same):
+                told.append(f"{key}={value}")
+    if len({other.info.get("seed") for other in same}) > 1:
+        told.append(f"seed {run.info.get('seed')}")
+    return ", ".join(told) or run.path.name[-6:]
+
+
 def runs_folder() -> Path:
     """Where runs go: ``$ASSAY_RUNS``, else ./runs."""
     return Path(os.environ.get("ASSAY_RUNS") or "runs")

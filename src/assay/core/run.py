@@ -113,7 +113,7 @@ def misfit(task: Task, system: Any, submission: bool) -> str | None:
         ) from error
     if fits:
         refuses: Any = getattr(system, "refuses", None)
-        return refuses(task) if callable(refuses) else None
+        return None if refuses is None else refuses(task)
     missing = [m for m in _members(task.system) if not hasattr(system, m)]
     lacks = f" (it lacks {', '.join(sorted(missing))})" if missing else ""
     return f"needs the protocol {task.system.__name__}{lacks}"

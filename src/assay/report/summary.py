@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from assay.core.results import labels
 from assay.core.table import Chart, Table
 from assay.report import conduct
 from assay.report.conduct import as_floats, number_format
@@ -397,30 +398,6 @@ def boards(runs: Iterable[Run]) -> list[Board]:
     for run in runs:
         found.setdefault(run.info["benchmark"], []).append(run)
     return [Board(listed) for listed in found.values()]
-
-
-def labels(runs: Sequence[Run]) -> list[str]:
-    """A name for each run: the system, with what tells it apart (options, tags, seed, id) where systems repeat."""
-    names = [run.system for run in runs]
-    found = []
-    for run in runs:
-        same = [other for other in runs if other.system == run.system]
-        found.append(run.system if len(same) == 1 else f"{run.system} ({_difference(run, same)})")
-    return (
-        found if len(set(found)) == len(runs) else [f"{name} ({run.path.name[-6:]})" for name, run in zip(names, runs)]
-    )
-
-
-def _difference(run: Run, same: Sequence[Run]) -> str:
-    told: list[str] = []
-    for part in ("options", "tags"):
-        mine = run.info.get(part) or {}
-        for key, value in mine.items():
-            if any((other.info.get(part) or {}).get(key) != value for other in same):
-                told.append(f"{key}={value}")
-    if len({other.info.get("seed") for other in same}) > 1:
-        told.append(f"seed {run.info.get('seed')}")
-    return ", ".join(told) or run.path.name[-6:]
 
 
 def metrics_of(run: Run) -> Sequence[Metric]:
