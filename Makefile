@@ -25,11 +25,11 @@ demo: .venv/.demo
 	sh scripts/demo.sh
 
 test: .venv/.test
-	$(PY) -m pytest
+	$(PY) -m pytest -n 2
 
 test-all: .venv/.test
 	sh scripts/browser.sh
-	$(PY) -m pytest -m ""
+	$(PY) -m pytest -n 2 -m ""
 
 check: .venv/.test
 	$(PY) -m ruff check .

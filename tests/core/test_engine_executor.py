@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from assay.core import run as core
 from assay.core.benchmark import Benchmark, Needs, Outcome, Sample, Task
 from assay.core.errors import TrialTimeout, WorkerLost
 from assay.core.executors.pool import Pool
-from assay.core.metering import Call, report_call
+from assay.core.metering import Call, current_meter, current_scope, report_call
 
 
 def pooled(use):
@@ -326,5 +325,7 @@ def test_a_key_in_an_error_never_reaches_the_record(tmp_path):
         assert path.is_dir() or key.encode() not in path.read_bytes()
 
 
-def test_context_is_copied_not_shared():
-    assert copy_context().get(core.current_scope) is None
+def test_a_run_leaves_no_meter_and_no_scope_behind():
+    carry_out(Slow())
+    assert current_scope.get() is None
+    assert current_meter.get() is None
