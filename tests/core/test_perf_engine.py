@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import resource
 import sys
 import urllib.request
 from pathlib import Path
@@ -50,9 +51,10 @@ def test_waiting_costs_wall_time_and_no_processor_time(engine):
 
 
 def test_peak_memory_is_the_largest_and_not_the_last(engine):
-    # Not a difference of two: a child's peak begins at what its parent, here the test run, held when starting it.
+    # A child's peak begins at what its parent, here the test run, held when starting it.
+    held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
     peak = engine.measured(python("x = b'x' * 400_000_000; del x")).peak_mb
-    assert 400e6 / 2**20 <= peak < 400e6 / 2**20 + 60
+    assert 400e6 / 2**20 <= peak < max(400e6 / 2**20, held) + 60
 
 
 def test_what_a_process_tells_is_taken_from_its_marked_line(engine):
