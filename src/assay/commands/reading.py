@@ -80,9 +80,10 @@ def report_(arguments: Any) -> int:
     from assay.report.html import write_report
 
     runs = selected(arguments.runs or ["latest"])
-    form = arguments.form or FORMATS.get(Path(arguments.out or "report.html").suffix)
-    if form is None or form not in FORMATS.values():
-        raise unknown_name("report format", str(form), FORMATS.values())
+    ending = Path(arguments.out or "report.html").suffix
+    form = arguments.form or FORMATS.get(ending, ending.removeprefix("."))
+    if form not in FORMATS.values():
+        raise unknown_name("report format", form, FORMATS.values())
     tables = [t for name in arguments.analysis for t in assay.analyze(name, runs)]
     if form == "html":
         path = write_report(runs, Path(arguments.out or "report.html"), tables=tables)

@@ -105,7 +105,8 @@ def _print_facts(facts: dict[str, Any]) -> None:
     if facts["paper"]:
         screen.print(f"paper: {facts['paper']}", markup=False)
     data = facts["data"]
-    screen.print(f"data: {data.get('kind', '?')}, {data.get('source', '?')} ({data.get('licence', '?')})", markup=False)
+    told = {k: _joined(data.get(k, "?")) for k in ("kind", "source", "licence")}
+    screen.print(f"data: {told['kind']}, {told['source']} ({told['licence']})", markup=False)
     for section in ("tasks", "metrics"):
         table = Table(box=None, pad_edge=False, title=section, title_justify="left", title_style="bold")
         columns = list(facts[section][0]) if facts[section] else []
@@ -135,6 +136,13 @@ def _print_facts(facts: dict[str, Any]) -> None:
     screen.print(
         f"\ntry: assay run {facts['name']} -s method:{next(iter(facts['methods']), 'NAME')} --limit 20", markup=False
     )
+
+
+def _joined(value: Any) -> str:
+    """Provenance of one source, or of several by name."""
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {text}" for name, text in value.items())
+    return str(value)
 
 
 def _shown(parameter: inspect.Parameter) -> str:
