@@ -1,0 +1,1 @@
+"""Learning wing: benchmarks whose systems are estimators."""
