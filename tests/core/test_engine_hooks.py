@@ -239,6 +239,25 @@ def test_a_run_scored_again_keeps_what_its_answers_cost_and_pays_for_the_judge_a
     assert again.info["paid"] == pytest.approx(6 * 0.01)
 
 
+def test_a_rescoring_that_was_broken_off_is_resumed_from_the_parents_outputs():
+    from assay.core.store import Store
+
+    first = toy_run("toy_judged", "method:doubler", options={"n": 6})
+    again = rescore(first, loading="toy_loading")
+    again.records[::2].write_parquet(again.path / "records.parquet")
+    Store(again.path).write_info({**again.info, "status": "interrupted"})
+    resumed = core.resume(Run(again.path), loading="toy_loading")
+    assert_frame_equal(comparable(resumed), comparable(again))
+
+
+def test_values_of_a_group_that_share_no_samples_are_not_compared():
+    from assay.core.compare import compare_runs
+
+    run = toy_run("toy", "method:doubler")
+    with pytest.raises(UsageError, match="share no samples"):
+        compare_runs([run], by="parity")
+
+
 def test_a_system_may_refuse_a_task_and_the_reason_is_kept():
     import toys
 

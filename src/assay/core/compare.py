@@ -43,5 +43,11 @@ def compare_runs(runs: Sequence[Run], *, metrics: Sequence[str] = (), by: str | 
             if by not in run.records.columns:
                 raise unknown_name("group", by, run.records.columns)
             parts = run.records.partition_by(by, as_dict=True)
-            found += compare_all(metric, {str(k[0]): v for k, v in parts.items()}, resample=metric.resample or resample)
+            tested = compare_all(metric, {str(k[0]): v for k, v in parts.items()}, resample=metric.resample or resample)
+            if not any(c.n for c in tested):
+                raise UsageError(
+                    f"The values of {by!r} share no samples in {run.id}, so nothing can be paired; "
+                    "compare by a condition that the same samples were tried under (task, technique ...)."
+                )
+            found += tested
     return found

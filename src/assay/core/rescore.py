@@ -49,7 +49,7 @@ def rescore(
     Trials that ended in an error are errors again.
     """
     info = run.info
-    if not info.get("rebuildable"):
+    if not info.get("named"):
         raise UsageError(f"{run.id} was made from Python objects, which no name can rebuild; run its benchmark again.")
     ids = tuple(dict.fromkeys(run.samples["sample"].to_list()))
     return run_benchmark(

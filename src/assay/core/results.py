@@ -93,7 +93,7 @@ class Run:
 
     def metrics(self) -> Sequence[Metric]:
         """The benchmark's metrics, with its options where it can be rebuilt."""
-        if self.info.get("rebuildable"):
+        if self.info.get("named"):
             return load_benchmark(self.benchmark, **self.info["options"]).metrics
         return benchmark_class(self.benchmark).metrics
 

@@ -172,6 +172,7 @@ def run(
         "title": bench.title,
         "options": msgspec.to_builtins(ready.options, enc_hook=str),
         "options_fingerprint": fingerprint(msgspec.to_builtins(ready.options, enc_hook=str)),
+        "named": isinstance(benchmark, str),
         "rebuildable": isinstance(benchmark, str) and isinstance(system, str),
         "system": ready.system_name,
         "system_info": system_info or _described(ready, loading),
@@ -239,7 +240,11 @@ def resume(
     """Go on with a run exactly where it stopped; see `assay.resume`."""
     store = Store(run.path)
     info = store.read_info()
-    if not info["rebuildable"] and (benchmark is None and system is None):
+    if info["parent"] and system is None:
+        from assay.core.rescore import StoredOutputs
+
+        system = StoredOutputs(Run(info["parent"]["path"]))
+    if not info["rebuildable"] and benchmark is None and system is None:
         raise UsageError(
             f"{run.path.name} was made from Python objects, which a name cannot rebuild; "
             "pass the same benchmark and system to assay.resume."
