@@ -1,6 +1,7 @@
-"""A profile by sampling: where the main thread is, once a millisecond of processor time. Standard library only.
+"""A profile by sampling: where the main thread is at every tick of processor time. Standard library only.
 
-Unlike a tracing profiler it does not make small functions look dear.
+Unlike a tracing profiler it does not make small functions look dear. A tick is what the kernel grants: asked for is a
+millisecond, given are often four.
 """
 
 from __future__ import annotations
