@@ -21,9 +21,10 @@ from assay.core.registry import benchmark_class, benchmark_entries, signature_op
 def list_(arguments: Any) -> int:
     """One line a benchmark."""
     rows = []
-    for name, entry in benchmark_entries().items():
+    entries = benchmark_entries()
+    for name, entry in entries.items():
         try:
-            cls = benchmark_class(name)
+            cls = benchmark_class(name, entries)
             rows.append(
                 {"name": name, "title": cls.title, "lacks": missing_packages(cls.extras), "package": _package(entry)}
             )
@@ -210,9 +211,10 @@ def doctor_(arguments: Any) -> int:
             state = "set" if any(os.environ.get(v) for v in variables) else "not set"
             facts.append((f"key of {name}", state, " or ".join(variables)))
     rooms = []
-    for name in benchmark_entries():
+    entries = benchmark_entries()
+    for name in entries:
         try:
-            lacks = missing_packages(benchmark_class(name).extras)
+            lacks = missing_packages(benchmark_class(name, entries).extras)
             rooms.append((name, "ready" if not lacks else "lacks " + ", ".join(lacks)))
         except AssayError as error:
             rooms.append((name, str(error)))

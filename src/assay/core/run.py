@@ -420,7 +420,7 @@ def _carry_out(
     reason = info["reason"]
     if reason and reason != INTERRUPT:
         raise RunInterrupted(f"{reason} What was done is kept in {store.path}.", result)
-    if reason == INTERRUPT:
+    if reason == INTERRUPT and result.status != "finished":
         raise KeyboardInterrupt(str(store.path))
     return result
 

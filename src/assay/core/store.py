@@ -7,6 +7,7 @@ import fcntl
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 SPILL_BYTES = 64 * 1024
 CHUNK = 20_000
+LOCK_TRIES, LOCK_PAUSE = 20, 0.05
 KEY = ("task", "sample", "attempt")
 RESERVED = frozenset(
     [
@@ -163,12 +165,17 @@ class Store:
     def lock(self) -> Iterator[None]:
         """Hold the run for writing; a second process is refused."""
         with (self.path / ".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise UsageError(
-                    f"Another process is writing to {self.path}; wait for it to finish, or stop it, then resume."
-                ) from None
+            # A process that was just killed may hold it for a moment, through a child between fork and exec.
+            for patience in range(LOCK_TRIES, -1, -1):
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except OSError:
+                    if not patience:
+                        raise UsageError(
+                            f"Another process is writing to {self.path}; wait until it is done, or stop it, and resume."
+                        ) from None
+                    time.sleep(LOCK_PAUSE)
             yield
 
     # -- samples ---------------------------------------------------------------------------------------------------

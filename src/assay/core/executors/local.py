@@ -24,6 +24,7 @@ from assay.core.store import Record
 
 CHUNK_SECONDS = 0.2
 MAX_CHUNK = 256
+YIELD_SECONDS = 0.05
 
 
 class Sink(Protocol):
@@ -120,7 +121,12 @@ class LocalExecutor:
                 await home.close()
 
     async def _consume(self, sink: Sink, queue: Iterator[tuple[_Home, Unit]]) -> None:
+        seen = time.monotonic()
         for home, unit in queue:
+            # Trials that never really wait (answers from the cache) would keep signals and progress from the loop.
+            if time.monotonic() - seen > YIELD_SECONDS:
+                await asyncio.sleep(0)
+                seen = time.monotonic()
             if sink.stopping:
                 return
             try:
