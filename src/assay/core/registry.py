@@ -25,7 +25,7 @@ def benchmark_entries() -> dict[str, EntryPoint]:
 
 
 def benchmark_class(name: str, entries: Mapping[str, EntryPoint] | None = None) -> type[Benchmark]:
-    """Class of the benchmark called ``name``; only its module is imported. ``entries`` spares a look at all packages."""
+    """Class of the benchmark called ``name``; only its module is imported. ``entries`` spares a look at packages."""
     if entries is None:
         entries = benchmark_entries()
     if name not in entries:
