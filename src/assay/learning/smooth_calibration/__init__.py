@@ -1,0 +1,224 @@
+"""Smooth calibration error, exact in near-linear time, with its witness, relatives, bounds and training algorithms.
+
+The bounds are the module ``assay.learning.smooth_calibration.bounds``.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from assay.learning.smooth_calibration.benchmark import (
+        Classifier,
+        SmoothCalibration,
+    )
+    from assay.learning.smooth_calibration.boosting import (
+        GradientBoostingCalibrated,
+        KernelBoostingClassifier,
+    )
+    from assay.learning.smooth_calibration.data import (
+        gauss,
+        gauss_truth,
+        read_predictions,
+        split,
+        xor,
+        xor_truth,
+    )
+    from assay.learning.smooth_calibration.diagram import (
+        reliability_diagram,
+        save_diagram,
+    )
+    from assay.learning.smooth_calibration.exact import (
+        BinarySmoothCalibrationError,
+        Witness,
+        smooth_ce,
+        smooth_ce_gradient,
+        smooth_ce_logit,
+        smooth_ce_logit_gradient,
+        smooth_ce_many,
+    )
+    from assay.learning.smooth_calibration.inference import (
+        CalibrationTest,
+        Interval,
+        bootstrap_interval,
+        calibration_test,
+        margin,
+    )
+    from assay.learning.smooth_calibration.measures import (
+        Bins,
+        Parts,
+        all_measures,
+        bins_of,
+        brier,
+        classwise_smooth_ce,
+        decompose,
+        ece,
+        ece_debiased,
+        interval_ce,
+        kernel_ce,
+        log_loss,
+        mmce,
+        skce,
+        smece,
+        smece_and_width,
+        smece_at,
+        top_label,
+    )
+    from assay.learning.smooth_calibration.network import (
+        TwoLayerNetClassifier,
+    )
+    from assay.learning.smooth_calibration.postprocess import (
+        Correction,
+        post_processing_gap,
+        post_processing_gap_logit,
+    )
+    from assay.learning.smooth_calibration.recalibration import (
+        Recalibrator,
+    )
+    from assay.learning.smooth_calibration.reference import (
+        lower_distance,
+        smooth_ce_lp,
+    )
+    from assay.learning.smooth_calibration.staged import (
+        logits_of,
+        staged_logits,
+    )
+    from assay.learning.smooth_calibration.tracing import (
+        StopRule,
+        best_stage,
+        lightgbm_callback,
+        measure,
+        stopped,
+        trace,
+        xgboost_callback,
+    )
+
+_HOMES = {
+    "BinarySmoothCalibrationError": "exact",
+    "Bins": "measures",
+    "CalibrationTest": "inference",
+    "Classifier": "benchmark",
+    "Correction": "postprocess",
+    "GradientBoostingCalibrated": "boosting",
+    "Interval": "inference",
+    "KernelBoostingClassifier": "boosting",
+    "Parts": "measures",
+    "Recalibrator": "recalibration",
+    "SmoothCalibration": "benchmark",
+    "StopRule": "tracing",
+    "TwoLayerNetClassifier": "network",
+    "Witness": "exact",
+    "all_measures": "measures",
+    "best_stage": "tracing",
+    "bins_of": "measures",
+    "bootstrap_interval": "inference",
+    "brier": "measures",
+    "calibration_test": "inference",
+    "classwise_smooth_ce": "measures",
+    "decompose": "measures",
+    "ece": "measures",
+    "ece_debiased": "measures",
+    "gauss": "data",
+    "gauss_truth": "data",
+    "interval_ce": "measures",
+    "kernel_ce": "measures",
+    "lightgbm_callback": "tracing",
+    "log_loss": "measures",
+    "logits_of": "staged",
+    "lower_distance": "reference",
+    "margin": "inference",
+    "measure": "tracing",
+    "mmce": "measures",
+    "post_processing_gap": "postprocess",
+    "post_processing_gap_logit": "postprocess",
+    "read_predictions": "data",
+    "reliability_diagram": "diagram",
+    "save_diagram": "diagram",
+    "skce": "measures",
+    "smece": "measures",
+    "smece_and_width": "measures",
+    "smece_at": "measures",
+    "smooth_ce": "exact",
+    "smooth_ce_gradient": "exact",
+    "smooth_ce_logit": "exact",
+    "smooth_ce_logit_gradient": "exact",
+    "smooth_ce_lp": "reference",
+    "smooth_ce_many": "exact",
+    "split": "data",
+    "staged_logits": "staged",
+    "stopped": "tracing",
+    "top_label": "measures",
+    "trace": "tracing",
+    "xgboost_callback": "tracing",
+    "xor": "data",
+    "xor_truth": "data",
+}
+
+__all__ = [
+    "BinarySmoothCalibrationError",
+    "Bins",
+    "CalibrationTest",
+    "Classifier",
+    "Correction",
+    "GradientBoostingCalibrated",
+    "Interval",
+    "KernelBoostingClassifier",
+    "Parts",
+    "Recalibrator",
+    "SmoothCalibration",
+    "StopRule",
+    "TwoLayerNetClassifier",
+    "Witness",
+    "all_measures",
+    "best_stage",
+    "bins_of",
+    "bootstrap_interval",
+    "brier",
+    "calibration_test",
+    "classwise_smooth_ce",
+    "decompose",
+    "ece",
+    "ece_debiased",
+    "gauss",
+    "gauss_truth",
+    "interval_ce",
+    "kernel_ce",
+    "lightgbm_callback",
+    "log_loss",
+    "logits_of",
+    "lower_distance",
+    "margin",
+    "measure",
+    "mmce",
+    "post_processing_gap",
+    "post_processing_gap_logit",
+    "read_predictions",
+    "reliability_diagram",
+    "save_diagram",
+    "skce",
+    "smece",
+    "smece_and_width",
+    "smece_at",
+    "smooth_ce",
+    "smooth_ce_gradient",
+    "smooth_ce_logit",
+    "smooth_ce_logit_gradient",
+    "smooth_ce_lp",
+    "smooth_ce_many",
+    "split",
+    "staged_logits",
+    "stopped",
+    "top_label",
+    "trace",
+    "xgboost_callback",
+    "xor",
+    "xor_truth",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

@@ -1,0 +1,95 @@
+"""Reliability diagram with the witness drawn: where, and in which direction, a predictor is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from assay.core.errors import UsageError
+from assay.learning.smooth_calibration.exact import Witness, smooth_ce
+from assay.learning.smooth_calibration.inputs import paired
+from assay.learning.smooth_calibration.measures import bins_of
+
+CURVE = 101
+
+
+def curve(witness: Witness, points: int = CURVE) -> list[dict[str, float]]:
+    """The witness on an even grid between the smallest and the largest prediction: ``at`` and ``witness``."""
+    at = np.linspace(witness.points[0], witness.points[-1], points)
+    return [{"at": float(u), "witness": float(h)} for u, h in zip(at, witness(at), strict=True)]
+
+
+def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15, title: str = "") -> dict[str, Any]:
+    """Vega-Lite specification: observed against predicted frequency in bins of equal mass, isotonic curve, and below it
+    the witness.
+
+    Where the witness is above 0 the predictor is too low, where below 0 too high; the shaded product of witness and
+    residual sums to the smooth calibration error.
+    """
+    from sklearn.isotonic import IsotonicRegression
+
+    y, p = paired(y_true, y_prob)
+    value, witness = smooth_ce(y, p, return_witness=True)
+    held = bins_of(y, p, bins=bins, strategy="mass")
+    error = np.sqrt(held.observed * (1 - held.observed) / held.counts)
+    marks = [
+        {"predicted": float(f), "observed": float(o), "low": float(max(0, o - 2 * e)), "high": float(min(1, o + 2 * e)),
+         "samples": int(n)}
+        for f, o, e, n in zip(held.predicted, held.observed, error, held.counts, strict=True)
+    ]  # fmt: skip
+    grid = np.linspace(p.min(), p.max(), CURVE)
+    smooth = IsotonicRegression(out_of_bounds="clip").fit(p, y).predict(grid)
+    line = [{"predicted": float(u), "observed": float(v)} for u, v in zip(grid, smooth, strict=True)]
+    unit = {"type": "quantitative", "scale": {"domain": [0, 1]}}
+    x = {"field": "predicted", "title": None, **unit}
+    observed = {"field": "observed", "title": "observed frequency", **unit}
+    upper = {
+        "width": 360, "height": 300,
+        "layer": [
+            {"data": {"values": [{"predicted": 0, "observed": 0}, {"predicted": 1, "observed": 1}]},
+             "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.6},
+             "encoding": {"x": x, "y": observed}},
+            {"data": {"values": line}, "mark": {"type": "line", "interpolate": "step", "opacity": 0.5},
+             "encoding": {"x": x, "y": observed}},
+            {"data": {"values": marks}, "mark": {"type": "rule"},
+             "encoding": {"x": x, "y": {"field": "low", **unit}, "y2": {"field": "high"}}},
+            {"data": {"values": marks}, "mark": {"type": "point", "filled": True, "opacity": 1},
+             "encoding": {"x": x, "y": observed, "size": {"field": "samples", "type": "quantitative", "legend": None},
+                          "tooltip": [{"field": f} for f in ("predicted", "observed", "samples")]}},
+        ],
+    }  # fmt: skip
+    at = {"field": "at", "type": "quantitative", "scale": {"domain": [0, 1]}, "title": "predicted probability"}
+    h = {"field": "witness", "type": "quantitative", "scale": {"domain": [-1, 1]}, "title": "witness"}
+    lower = {
+        "width": 360, "height": 110,
+        "data": {"values": curve(witness)},
+        "layer": [
+            {"mark": {"type": "area", "opacity": 0.25}, "encoding": {"x": at, "y": h}},
+            {"mark": {"type": "line"}, "encoding": {"x": at, "y": h}},
+        ],
+    }  # fmt: skip
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "description": "Reliability diagram with the witness of the smooth calibration error",
+        "title": {"text": title or "Reliability", "subtitle": f"smooth calibration error {value:.4g}, n = {len(y)}"},
+        "vconcat": [upper, lower],
+    }
+
+
+def save_diagram(spec: dict[str, Any], path: Path) -> None:
+    """Write a diagram as ``.svg``, ``.png`` or ``.json`` (Vega-Lite)."""
+    from assay.report.figures import to_png, to_svg
+
+    if path.suffix == ".svg":
+        path.write_text(to_svg(spec), encoding="utf-8")
+    elif path.suffix == ".png":
+        path.write_bytes(to_png(spec))
+    elif path.suffix == ".json":
+        import json
+
+        path.write_text(json.dumps(spec), encoding="utf-8")
+    else:
+        raise UsageError(f"{path} is of no known format; end it with .svg, .png or .json.")
