@@ -1,0 +1,159 @@
+"""Forest of honest trees for a local ratio of means: half of a tree's rows place splits, the others fill leaves.
+
+The gradient trick of generalised random forests (Athey, Tibshirani and Wager 2019): a node is split where the means of
+its pseudo-outcomes differ most.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+_BALANCE = 0.05
+
+
+class HonestForest:
+    """Estimates sum of numerators / sum of denominators near a point.
+
+    Parameters
+    ----------
+    trees
+        How many; each on half of the rows.
+    min_node
+        Nodes up to this size are not split.
+    """
+
+    def __init__(self, trees: int, min_node: int) -> None:
+        self.trees, self.min_node = trees, min_node
+
+    def fit(self, X: Array, numerator: Array, denominator: Array, rng: np.random.Generator) -> HonestForest:
+        """Grow all trees on X (n, p) and the parts of the score (n,)."""
+        X = np.ascontiguousarray(X, float)
+        n, p = X.shape
+        self.overall = float(numerator.sum() / denominator.sum())
+        mtry = min(p, int(np.ceil(np.sqrt(p) + 20)))
+        grown = []
+        for _ in range(self.trees):
+            rows = rng.permutation(n)[: max(2, n // 2)]
+            half = len(rows) // 2
+            grown.append(
+                _grow(X, numerator, denominator, rows[:half].copy(), rows[half:].copy(), self.min_node, _BALANCE, mtry,
+                      int(rng.integers(2**31)))
+            )  # fmt: skip
+        self.starts = np.cumsum([0, *(len(tree[0]) for tree in grown)])
+        self.feature, self.threshold, self.left, self.right, self.top, self.bottom = (
+            np.concatenate([tree[i] for tree in grown]) for i in range(6)
+        )
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Ratio at each row; the overall one where no tree has a filled leaf; shape (m,)."""
+        top, bottom = _predict(
+            np.ascontiguousarray(X, float), self.starts, self.feature, self.threshold, self.left, self.right, self.top,
+            self.bottom,
+        )  # fmt: skip
+        return np.divide(top, bottom, out=np.full(len(top), self.overall), where=bottom > 0)
+
+
+@njit(cache=True)
+def _grow(X, numerator, denominator, rows, others, min_node, balance, mtry, seed):
+    """Arrays of one tree: feature (-1 in leaves), threshold, children, leaf means of numerator and denominator."""
+    np.random.seed(seed)  # noqa: NPY002 - numba's own generator of this call, not the process's
+    p = X.shape[1]
+    most = 2 * len(rows) + 1
+    feature = np.full(most, -1, np.int32)
+    threshold = np.zeros(most)
+    left = np.zeros(most, np.int32)
+    right = np.zeros(most, np.int32)
+    start = np.zeros(most, np.int64)
+    stop = np.zeros(most, np.int64)
+    stop[0] = len(rows)
+    count = 1
+    node = 0
+    rho = np.empty(len(rows))
+    columns = np.arange(p)
+    while node < count:
+        a, b = start[node], stop[node]
+        m = b - a
+        if m > min_node:
+            top = 0.0
+            bottom = 0.0
+            for i in range(a, b):
+                top += numerator[rows[i]]
+                bottom += denominator[rows[i]]
+            tau = top / bottom if bottom > 0 else 0.0
+            total = 0.0
+            for i in range(a, b):
+                rho[i] = numerator[rows[i]] - tau * denominator[rows[i]]
+                total += rho[i]
+            smallest = max(1, int(np.ceil(balance * m)))
+            best = total * total / m + 1e-12
+            best_feature = -1
+            best_threshold = 0.0
+            for j in range(mtry):
+                k = np.random.randint(j, p)  # noqa: NPY002
+                columns[j], columns[k] = columns[k], columns[j]
+                f = columns[j]
+                values = np.empty(m)
+                for i in range(m):
+                    values[i] = X[rows[a + i], f]
+                order = np.argsort(values)
+                running = 0.0
+                for i in range(m - 1):
+                    running += rho[a + order[i]]
+                    here, following = values[order[i]], values[order[i + 1]]
+                    if here == following or i + 1 < smallest or m - i - 1 < smallest:
+                        continue
+                    rest = total - running
+                    gain = running * running / (i + 1) + rest * rest / (m - i - 1)
+                    if gain > best:
+                        best = gain
+                        best_feature = f
+                        best_threshold = here
+            if best_feature >= 0:
+                feature[node] = best_feature
+                threshold[node] = best_threshold
+                cut = a
+                for i in range(a, b):
+                    if X[rows[i], best_feature] <= best_threshold:
+                        rows[i], rows[cut] = rows[cut], rows[i]
+                        cut += 1
+                left[node] = count
+                right[node] = count + 1
+                start[count], stop[count] = a, cut
+                start[count + 1], stop[count + 1] = cut, b
+                count += 2
+        node += 1
+    tops = np.zeros(count)
+    bottoms = np.zeros(count)
+    filled = np.zeros(count)
+    for row in others:
+        at = 0
+        while feature[at] >= 0:
+            at = left[at] if X[row, feature[at]] <= threshold[at] else right[at]
+        tops[at] += numerator[row]
+        bottoms[at] += denominator[row]
+        filled[at] += 1
+    for i in range(count):
+        if filled[i] > 0:
+            tops[i] /= filled[i]
+            bottoms[i] /= filled[i]
+    return feature[:count].copy(), threshold[:count].copy(), left[:count].copy(), right[:count].copy(), tops, bottoms
+
+
+@njit(cache=True)
+def _predict(X, starts, feature, threshold, left, right, top, bottom):
+    """Sums over trees of the leaf means that each row falls into."""
+    tops = np.zeros(len(X))
+    bottoms = np.zeros(len(X))
+    for tree in range(len(starts) - 1):
+        first = starts[tree]
+        for row in range(len(X)):
+            at = first
+            while feature[at] >= 0:
+                at = first + (left[at] if X[row, feature[at]] <= threshold[at] else right[at])
+            tops[row] += top[at]
+            bottoms[row] += bottom[at]
+    return tops, bottoms

@@ -1,0 +1,197 @@
+"""Scores as functions of arrays: errors of effects, areas under survival curves, concordance, Brier score."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from assay.core.errors import DataError, UsageError
+
+Array = NDArray[np.float64]
+
+
+def effect_scores(predicted: ArrayLike, true: ArrayLike, population_ate: float | None = None) -> dict[str, float]:
+    """Errors of estimated effects.
+
+    Parameters
+    ----------
+    predicted, true
+        Effects of the same rows, shape (m,).
+    population_ate
+        Average effect of the whole data set; None = leave out the bias against it.
+
+    Returns
+    -------
+    dict
+        ``mse``, ``rmse`` (precision in estimating heterogeneous effects, PEHE), ``ate`` (mean prediction),
+        ``ate_bias_test`` against the same rows, ``ate_bias`` against the population.
+    """
+    a, b = np.asarray(predicted, float), np.asarray(true, float)
+    if a.shape != b.shape or a.ndim != 1 or not len(a):
+        raise DataError(f"Predicted and true effects have the shapes {a.shape} and {b.shape}; both are (rows,).")
+    if not np.all(np.isfinite(a)):
+        raise DataError(f"The effect of row {int(np.flatnonzero(~np.isfinite(a))[0])} is not a finite number.")
+    mse = float(np.mean((a - b) ** 2))
+    found = {"mse": mse, "rmse": mse**0.5, "ate": float(a.mean()), "ate_bias_test": float(a.mean() - b.mean())}
+    if population_ate is not None:
+        found["ate_bias"] = float(a.mean()) - population_ate
+    return found
+
+
+def explained(mse: float, floor: float, variance: float) -> float:
+    """Share of the explainable error that is removed: 1 = no error but noise, 0 = as good as the constant true mean.
+
+    Parameters
+    ----------
+    mse
+        Against individual effects.
+    floor
+        Their noise, Var(T(1) - T(0) | X).
+    variance
+        Of the conditional effects: what a constant leaves unexplained.
+    """
+    return 1 - (mse - floor) / variance if variance > 0 else float("nan")
+
+
+def rmst(times: ArrayLike, survival: ArrayLike, horizon: float | None = None, *, rule: str = "step") -> Array:
+    """Restricted mean survival time of curves on a grid; shape (n,), or a number for one curve.
+
+    Parameters
+    ----------
+    times
+        Increasing grid, shape (k,).
+    survival
+        Shape (k,) or (n, k).
+    horizon
+        None = the last grid time.
+    rule
+        ``step`` (exact area of the step function from S(0) = 1 on, carried past the grid), ``linear`` (straight lines
+        from (0, 1), likewise carried) or ``published`` (trapezoid from the first grid time to the last one that is at
+        most the horizon: leaves out the area before the grid).
+    """
+    t, s = np.asarray(times, float), np.asarray(survival, float)
+    if t.ndim != 1 or not len(t) or s.shape[-1] != len(t):
+        raise DataError(f"The grid has the shape {t.shape}, the curves {s.shape}; the last axis must be the grid.")
+    h = t[-1] if horizon is None else float(horizon)
+    if rule == "published":
+        keep = t <= h
+        return np.asarray(np.trapezoid(s[..., keep], t[keep], axis=-1), float)
+    if rule not in ("step", "linear"):
+        raise UsageError(f"A rule of area is step, linear or published; got {rule!r}.")
+    knots = np.concatenate(([0.0], t, [max(h, t[-1])]))
+    values = np.concatenate([np.ones((*s.shape[:-1], 1)), s, s[..., -1:]], axis=-1)
+    clipped = np.minimum(knots, h)
+    width = np.diff(clipped)
+    if rule == "step":
+        return values[..., :-1] @ width
+    full = np.diff(knots)
+    share = np.divide(width, full, out=np.zeros_like(width), where=full > 0)
+    right = values[..., :-1] + (values[..., 1:] - values[..., :-1]) * share
+    return (values[..., :-1] + right) @ width / 2
+
+
+def survival_at(times: ArrayLike, survival: ArrayLike, t: float, *, linear: bool = False) -> Array:
+    """Curves read at one time: as step functions with S(0) = 1, or by straight lines; shape (n,)."""
+    grid = np.concatenate(([0.0], np.asarray(times, float)))
+    s = np.asarray(survival, float)
+    values = np.concatenate([np.ones((*s.shape[:-1], 1)), s], axis=-1)
+    at = int(np.searchsorted(grid, t, side="right")) - 1
+    if not linear or at == len(grid) - 1:
+        return values[..., at]
+    share = (t - grid[at]) / (grid[at + 1] - grid[at])
+    return values[..., at] * (1 - share) + values[..., at + 1] * share
+
+
+def concordance_td(
+    survival: ArrayLike, index: ArrayLike, time: ArrayLike, event: ArrayLike, *, ties: float = 0.0
+) -> float:
+    """Time-dependent concordance after Antolini et al. (2005).
+
+    Pairs: i with an event and t_i < t_j, or t_i = t_j with j censored. Concordant: S_i < S_j, both read at i's place on
+    the grid.
+
+    Parameters
+    ----------
+    survival
+        Curves, shape (n, k).
+    index
+        Grid place of each row's time, shape (n,).
+    ties
+        What equal curves count as: 0 as the benchmark has it, 0.5 in most libraries.
+
+    Returns
+    -------
+    float
+        NaN where no pair can be compared.
+    """
+    s, index = np.asarray(survival, float), np.asarray(index, int)
+    time, event = np.asarray(time, float), np.asarray(event, bool)
+    # Sorted by time, events first: everything behind the last event of a time is comparable with that time's events.
+    order = np.lexsort((~event, time))
+    s, index, time, event = s[order], index[order], time[order], event[order]
+    places = np.flatnonzero(event)
+    groups, first = np.unique(time[places], return_index=True)
+    ends = np.append(first[1:], len(places))
+    last_event = dict(zip(groups.tolist(), places[ends - 1].tolist(), strict=True))
+    columns = np.ascontiguousarray(s.T)
+    pairs = good = equal = 0
+    for i in places:
+        start = last_event[float(time[i])] + 1
+        others = columns[index[i], start:]
+        mine = columns[index[i], i]
+        pairs += len(others)
+        good += int(np.count_nonzero(mine < others))
+        if ties:
+            equal += int(np.count_nonzero(mine == others))
+    return (good + ties * equal) / pairs if pairs else float("nan")
+
+
+def grid_index(times: ArrayLike, time: ArrayLike) -> NDArray[np.int64]:
+    """Place of each time on the grid: the first grid point that is not earlier, or the last one; shape (n,)."""
+    grid = np.asarray(times, float)
+    return np.minimum(np.searchsorted(grid, np.asarray(time, float), side="left"), len(grid) - 1)
+
+
+def integrated_brier(
+    train: tuple[ArrayLike, ArrayLike], test: tuple[ArrayLike, ArrayLike], times: ArrayLike, survival: ArrayLike
+) -> float:
+    """Integrated Brier score (scikit-survival) on the grid points strictly inside the follow-up of the test rows.
+
+    Parameters
+    ----------
+    train, test
+        (time, event) of each.
+    times, survival
+        Grid (k,) and curves of the test rows (n, k).
+
+    Returns
+    -------
+    float
+        NaN where fewer than two grid points lie inside.
+    """
+    from sksurv.metrics import integrated_brier_score
+
+    from assay.learning.survhte.base import surv
+
+    grid, s = np.asarray(times, float), np.asarray(survival, float)
+    time = np.asarray(test[0], float)
+    inside = (grid > time.min()) & (grid < time.max())
+    if inside.sum() < 2:
+        return float("nan")
+    return float(integrated_brier_score(surv(train[1], train[0]), surv(test[1], test[0]), s[:, inside], grid[inside]))
+
+
+def policy_value(effect: ArrayLike, true: ArrayLike) -> float:
+    """Mean gain over treating nobody when everybody with a positive estimated effect is treated."""
+    effect, true = np.asarray(effect, float), np.asarray(true, float)
+    return float(np.mean(np.where(effect > 0, true, 0.0)))
+
+
+def autoc(effect: ArrayLike, true: ArrayLike) -> float:
+    """Area under the targeting curve: mean over shares q of (mean true effect of the q rows ranked highest - the mean).
+
+    Yadlowsky et al. (2021). Ties keep the order of the rows.
+    """
+    effect, true = np.asarray(effect, float), np.asarray(true, float)
+    ranked = true[np.argsort(-effect, kind="stable")]
+    return float(np.mean(np.cumsum(ranked) / np.arange(1, len(ranked) + 1)) - ranked.mean())
