@@ -1,0 +1,1 @@
+"""Classifiers of irregular series, scikit-learn estimators all; `factories` names them."""
