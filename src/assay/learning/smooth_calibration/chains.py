@@ -91,6 +91,69 @@ def _levels(n):
 
 
 @nb.njit(cache=True)
+def _clips(s, d, order):
+    """The forward pass: for every position the rank of its own s, and the ranks that bound e there.
+
+    Returns (rank, low, high), shapes (m + 1,), (m,), (m,); entry 0 of the bounds is not used.
+    """
+    m = len(s) - 1
+    rank = np.empty(m + 1, np.int32)
+    for i in range(m + 1):
+        rank[order[i]] = i
+    starts, total = _levels(m + 1)
+    words = np.zeros(total, np.uint64)
+    mass = np.zeros(m + 1)
+    low = np.empty(m, np.int32)
+    high = np.empty(m, np.int32)
+    first = last = np.int64(rank[0])
+    mass[first] = 2.0
+    _put(words, starts, first)
+    for j in range(1, m):
+        # More than 2 never binds: h lies in [-1, 1].
+        slack = min(d[j - 1], 2.0)
+        if slack <= 0.0:
+            low[j], high[j] = 0, m
+            continue
+        at = np.int64(rank[j])
+        mass[at] = 2.0 * slack
+        _put(words, starts, at)
+        first, last = min(first, at), max(last, at)
+        left = slack
+        while mass[first] <= left and first != last:
+            left -= mass[first]
+            _drop(words, starts, first)
+            first = _end(words, starts, True)
+        mass[first] -= left
+        low[j] = first
+        left = slack
+        while mass[last] <= left and first != last:
+            left -= mass[last]
+            _drop(words, starts, last)
+            last = _end(words, starts, False)
+        mass[last] -= left
+        high[j] = last
+    return rank, low, high
+
+
+@nb.njit(cache=True)
+def lipschitz_value(s, d, order):
+    """Value of `lipschitz_chain` alone, with less memory; parameters as there, w is the difference of s."""
+    m = len(s) - 1
+    rank, low, high = _clips(s, d, order)
+    line = s[order]
+    e = rank[m]
+    value = 0.0
+    for j in range(m - 1, 0, -1):
+        before = min(max(e, low[j]), high[j])
+        if before != e:
+            value += abs(line[e] - line[before])
+            e = before
+        if e != rank[j]:
+            value += min(d[j - 1], 2.0) * abs(s[j] - line[e])
+    return value + abs(line[e] - s[0])
+
+
+@nb.njit(cache=True)
 def lipschitz_chain(w, s, d, order):
     """Maximise ``sum w_j h_j`` over |h_j| <= 1, |h_{j+1} - h_j| <= d_j.
 
@@ -111,43 +174,7 @@ def lipschitz_chain(w, s, d, order):
         h of shape (m,) is feasible; flow of shape (m - 1,) is the multiplier of each difference.
     """
     m = len(w)
-    rank = np.empty(m + 1, np.int64)
-    for i in range(m + 1):
-        rank[order[i]] = i
-    starts, total = _levels(m + 1)
-    words = np.zeros(total, np.uint64)
-    mass = np.zeros(m + 1)
-    low = np.empty(m, np.int64)
-    high = np.empty(m, np.int64)
-    first = last = rank[0]
-    mass[first] = 2.0
-    _put(words, starts, first)
-    for j in range(1, m):
-        # More than 2 never binds: h lies in [-1, 1].
-        slack = min(d[j - 1], 2.0)
-        if slack <= 0.0:
-            low[j], high[j] = 0, m
-            continue
-        at = rank[j]
-        mass[at] = 2.0 * slack
-        _put(words, starts, at)
-        first, last = min(first, at), max(last, at)
-        left = slack
-        while mass[first] <= left and first != last:
-            left -= mass[first]
-            mass[first] = 0.0
-            _drop(words, starts, first)
-            first = _end(words, starts, True)
-        mass[first] -= left
-        low[j] = first
-        left = slack
-        while mass[last] <= left and first != last:
-            left -= mass[last]
-            mass[last] = 0.0
-            _drop(words, starts, last)
-            last = _end(words, starts, False)
-        mass[last] -= left
-        high[j] = last
+    rank, low, high = _clips(s, d, order)
     # e by rank, backwards; every e_j is some s_k, so comparisons below are exact.
     e = np.empty(m + 1, np.int64)
     e[0], e[m] = rank[0], rank[m]
@@ -155,7 +182,7 @@ def lipschitz_chain(w, s, d, order):
         e[j] = min(max(e[j + 1], low[j]), high[j])
     flow = np.empty(max(m - 1, 0))
     value = 0.0
-    for j in range(1, m + 1):
+    for j in range(m, 0, -1):
         value += abs(s[order[e[j]]] - s[order[e[j - 1]]])
         if j < m:
             flow[j - 1] = s[j] - s[order[e[j]]]
@@ -204,6 +231,27 @@ def _witness(e, rank, s, order, d):
 
 
 @nb.njit(cache=True)
+def merge_classes(zeros, ones):
+    """Distinct values of two sorted arrays, and the sum of label minus value at each (not yet divided by n)."""
+    n, k = len(zeros), len(ones)
+    values = np.empty(n + k)
+    sums = np.empty(n + k)
+    i = j = m = 0
+    while i < n or j < k:
+        u = zeros[i] if j >= k or (i < n and zeros[i] <= ones[j]) else ones[j]
+        total = 0.0
+        while i < n and zeros[i] == u:
+            total -= u
+            i += 1
+        while j < k and ones[j] == u:
+            total += 1.0 - u
+            j += 1
+        values[m], sums[m] = u, total
+        m += 1
+    return values[:m], sums[:m]
+
+
+@nb.njit(cache=True)
 def merge_ties(u, r, order):
     """Distinct values of ``u`` in order, the sum of ``r`` at each, and for every position its value's index."""
     n = len(u)
@@ -225,8 +273,8 @@ def merge_ties(u, r, order):
 def quadratic_chain(a, b, d, low, high):
     """Minimise ``sum a_j (k_j - b_j)^2`` over |k_{j+1} - k_j| <= d_j and low <= k_j <= high.
 
-    Shapes (m,), (m,), (m - 1,); a_j > 0; the bounds may be infinite. The derivative of the cost of a prefix is increasing
-    and piecewise linear with jumps: its breakpoints lie on two stacks left and right of its zero, which move apart by d a
+    Shapes (m,), (m,), (m - 1,); a_j > 0; bounds may be infinite. The derivative of a prefix's cost is increasing
+    and piecewise linear with jumps: breakpoints lie on two stacks left and right of its zero, which move apart by d a
     step. What lies beyond a bound can never come back and is dropped.
     """
     m = len(a)

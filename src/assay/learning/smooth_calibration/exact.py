@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import DataError
-from assay.learning.smooth_calibration.chains import lipschitz_chain, merge_ties
+from assay.learning.smooth_calibration.chains import lipschitz_chain, lipschitz_value, merge_classes, merge_ties
 from assay.learning.smooth_calibration.inputs import Vector, expit, labels, logits, paired, probabilities, weights
 
 LOGIT_LIPSCHITZ = 0.25
@@ -86,8 +86,15 @@ def smooth_ce(
         weights.
     """
     y, p = paired(y_true, y_prob)
-    found = _solve(p, y - p, weights(sample_weight, len(y)), 1.0)
-    return (found.value, found.witness()) if return_witness else found.value
+    if return_witness:
+        found = _solve(p, y - p, weights(sample_weight, len(y)), 1.0)
+        return found.value, found.witness()
+    if sample_weight is not None:
+        return _value(p, y - p, weights(sample_weight, len(y)), 1.0)
+    # Two plain sorts and a merge cost a fraction of one sort of positions.
+    one = y == 1
+    points, residuals = merge_classes(np.sort(p[~one]), np.sort(p[one]))
+    return _chain_value(points, residuals / len(y), 1.0)
 
 
 @overload
@@ -112,8 +119,11 @@ def smooth_ce_logit(
     may be infinite.
     """
     y, g = paired(y_true, logit, logits)
-    found = _solve(g, y - expit(g), weights(sample_weight, len(y)), LOGIT_LIPSCHITZ)
-    return (found.value, found.witness()) if return_witness else found.value
+    residual, each = y - expit(g), weights(sample_weight, len(y))
+    if not return_witness:
+        return _value(g, residual, each, LOGIT_LIPSCHITZ)
+    found = _solve(g, residual, each, LOGIT_LIPSCHITZ)
+    return found.value, found.witness()
 
 
 def smooth_ce_gradient(
@@ -165,14 +175,13 @@ def smooth_ce_many(
     for k, row in enumerate(rows):
         values = logits(row, f"scores[{k}]") if logit else probabilities(row, f"scores[{k}]")
         residual = y - (expit(values) if logit else values)
-        found[k] = _solve(values, residual, each, LOGIT_LIPSCHITZ if logit else 1.0).value
+        found[k] = _value(values, residual, each, LOGIT_LIPSCHITZ if logit else 1.0)
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Solution:
     value: float
-    upper: float
     points: Vector
     residuals: Vector
     h: Vector
@@ -181,7 +190,7 @@ class _Solution:
     lipschitz: float
 
     def witness(self) -> Witness:
-        return Witness(self.points, self.h, self.residuals, self.lipschitz, self.upper - self.value)
+        return Witness(self.points, self.h, self.residuals, self.lipschitz, self.value - float(self.residuals @ self.h))
 
     def gradient(self, each: Vector, slope: Vector) -> Vector:
         """Envelope theorem: the derivative by a residual is h, by a gap |flow| (0 where the gap never binds)."""
@@ -196,8 +205,18 @@ class _Solution:
 def _solve(u: Vector, residual: Vector, each: Vector, lipschitz: float) -> _Solution:
     points, residuals, index = merge_ties(u, residual * each, np.argsort(u))
     s = np.concatenate(([0.0], np.cumsum(residuals)))
-    upper, h, flow = lipschitz_chain(residuals, s, lipschitz * np.diff(points), np.argsort(s))
-    return _Solution(max(float(residuals @ h), 0.0), upper, points, residuals, h, flow, index, lipschitz)
+    value, h, flow = lipschitz_chain(residuals, s, lipschitz * np.diff(points), np.argsort(s))
+    return _Solution(value, points, residuals, h, flow, index, lipschitz)
+
+
+def _value(u: Vector, residual: Vector, each: Vector, lipschitz: float) -> float:
+    points, residuals, _ = merge_ties(u, residual * each, np.argsort(u))
+    return _chain_value(points, residuals, lipschitz)
+
+
+def _chain_value(points: Vector, residuals: Vector, lipschitz: float) -> float:
+    s = np.concatenate(([0.0], np.cumsum(residuals)))
+    return float(lipschitz_value(s, lipschitz * np.diff(points), np.argsort(s)))
 
 
 class BinarySmoothCalibrationError:
