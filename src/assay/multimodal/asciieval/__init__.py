@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from assay.multimodal.asciieval.benchmark import AsciiEval
     from assay.multimodal.asciieval.data import CategoryTree, Item, ItemSet, load, read_items, write_items
     from assay.multimodal.asciieval.generator import Drawing, Shape, generate, shapes, to_ascii
+    from assay.multimodal.asciieval.harness import ASCIIEvalTask
     from assay.multimodal.asciieval.kit import collect, deduplicate, leakage, remove_signature
     from assay.multimodal.asciieval.prompts import build, parse
     from assay.multimodal.asciieval.recognisers import make_recogniser
@@ -21,21 +22,26 @@ if TYPE_CHECKING:
         letter_robust,
         mcnemar,
     )
+    from assay.multimodal.asciieval.sft import read_rows
+    from assay.multimodal.asciieval.training import Settings, fine_tune
     from assay.multimodal.asciieval.words import words
 
 _HOMES = {
+    "ASCIIEvalTask": "harness",
     "AsciiEval": "benchmark",
     "CategoryTree": "data",
     "Drawing": "generator",
     "Item": "data",
     "ItemSet": "data",
     "RenderOptions": "rendering",
+    "Settings": "training",
     "Shape": "generator",
     "accuracy_report": "scoring",
     "build": "prompts",
     "collect": "kit",
     "compare_modalities": "scoring",
     "deduplicate": "kit",
+    "fine_tune": "training",
     "generate": "generator",
     "leakage": "kit",
     "letter_by_probability": "scoring",
@@ -47,6 +53,7 @@ _HOMES = {
     "parse": "prompts",
     "png": "rendering",
     "read_items": "data",
+    "read_rows": "sft",
     "remove_signature": "kit",
     "render": "rendering",
     "shapes": "generator",
@@ -56,18 +63,21 @@ _HOMES = {
 }
 
 __all__ = [
+    "ASCIIEvalTask",
     "AsciiEval",
     "CategoryTree",
     "Drawing",
     "Item",
     "ItemSet",
     "RenderOptions",
+    "Settings",
     "Shape",
     "accuracy_report",
     "build",
     "collect",
     "compare_modalities",
     "deduplicate",
+    "fine_tune",
     "generate",
     "leakage",
     "letter_by_probability",
@@ -79,6 +89,7 @@ __all__ = [
     "parse",
     "png",
     "read_items",
+    "read_rows",
     "remove_signature",
     "render",
     "shapes",

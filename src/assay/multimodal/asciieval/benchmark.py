@@ -183,6 +183,8 @@ class AsciiEval(Benchmark):
         "review": f"{_ROOM}.recipes:review",
         "images": f"{_ROOM}.recipes:images",
         "tune": f"{_ROOM}.recipes:tune",
+        "train": f"{_ROOM}.recipes:train",
+        "sweep": f"{_ROOM}.recipes:sweep",
         "reproduce": f"{_ROOM}.reproduce:reproduce",
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -269,6 +270,121 @@ def _rationales(chosen: list[Item], rationale: str, solver: str | None, out: Pat
     faults = {row["id"]: row["fault"] for row in rows}
     audit.sift(chosen, "rationale", lambda item: faults[item.id] or None, "no usable analysis")
     return {row["id"]: row["analysis"] for row in rows if not row["fault"]}
+
+
+def train(
+    out: Path,
+    *,
+    data: str,
+    base: str = "local:smollm2",
+    epochs: int | None = None,
+    lora: tuple[str, ...] = (),
+    learning_rate: float = 2e-5,
+    batch: int = 16,
+    micro_batch: int = 1,
+    bf16: bool = False,
+    max_tokens: int | None = None,
+    save_every: int = 50,
+    seed: int = 0,
+) -> None:
+    """Fine-tune a language model on what `tune` wrote; ``hf:FOLDER`` then names the result.
+
+    Killed, it goes on from its last checkpoint when the same is asked for again.
+
+    Parameters
+    ----------
+    data
+        Folder of `tune`, or its ``sft.jsonl``.
+    base
+        ``local:smollm2``, a folder, or a repository of the hub.
+    epochs
+        Nothing = as published: 1, with rationales 3, with pictures 2.
+    lora, learning_rate, batch, micro_batch, bf16, max_tokens, save_every, seed
+        See `training.Settings`.
+    """
+    from assay.core.datasets.manifest import file_hash
+    from assay.multimodal.asciieval import sft, training
+    from assay.systems.loading import load as load_system
+
+    source = Path(data) / "sft.jsonl" if Path(data).is_dir() else Path(data)
+    rows = sft.read_rows(source)
+    name = base if base.startswith(("local:", "hf:")) else f"hf:{base}"
+    settings = training.Settings(
+        epochs=sft.published_epochs(rows) if epochs is None else epochs,
+        learning_rate=learning_rate,
+        batch=batch,
+        micro_batch=micro_batch,
+        lora=lora,
+        bf16=bf16,
+        max_tokens=max_tokens,
+        save_every=save_every,
+        seed=seed,
+    )
+    identity = json.dumps({"base": name, "data": file_hash(source), **asdict(settings)}, sort_keys=True)
+    if training.finished(out, identity):
+        return
+    counts = training.fine_tune(load_system(f"{name}?dtype=float32"), rows, out, settings, identity=identity)
+    options = {"data": data, "base": name, **asdict(settings)}
+    _manifest(out, "train", options, seed=seed, counts=counts)
+
+
+def sweep(
+    out: Path,
+    *,
+    system: str,
+    longest: tuple[int, ...] = (),
+    scale: tuple[float, ...] = (),
+    modes: str = "image",
+    data: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    budget: float | None = None,
+) -> None:
+    """Low-resolution prompting: one run of a system a picture size, and accuracy against size as table and figure.
+
+    Runs lie in ``runs/``; interrupted, the sweep goes on where it stopped.
+
+    Parameters
+    ----------
+    system
+        Name of a system that reads pictures.
+    longest, scale
+        Pixels of the longer side, or factors on both sides: one of the two. Nothing = 32, 64, 128, 256, 512 pixels.
+    modes
+        ``image``, ``both`` or ``image,both``.
+    data, limit, seed
+        Items, how many of them, seed of the runs.
+    budget
+        US dollars a run.
+    """
+    import assay
+    from assay.core.results import Runs
+    from assay.multimodal.asciieval.analyses import resolution
+    from assay.report.export import write_tables
+
+    if longest and scale:
+        raise UsageError("Options longest and scale were both given; sweep one of them.")
+    if "text" in modes.split(","):
+        raise UsageError("Option modes holds text, which has no picture to size; give image, both, or image,both.")
+    by = "scale" if scale else "longest"
+    sizes: tuple[float, ...] = scale or longest or (32, 64, 128, 256, 512)
+    if min(sizes) <= 0 or len(set(sizes)) < max(2, len(sizes)):
+        raise UsageError(f"Option {by}={','.join(map(str, sizes))} must hold two or more different sizes above 0.")
+    asked = {"system": system, "modes": modes, "data": data, "limit": limit, "seed": seed}
+    note = out / "sweep.json"
+    # The engine would quietly add samples to a run that stands; more sizes are welcome, other questions are not.
+    if note.is_file() and json.loads(note.read_text(encoding="utf-8")) != asked:
+        raise UsageError(f"{out} holds a sweep with other options ({note.name}); sweep into another folder.")
+    note.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+    runs = []
+    for size in sorted(sizes):
+        options = {"modes": modes, by: size} | ({"data": data} if data else {})
+        place = out / "runs" / f"{by}-{size:g}"
+        runs.append(
+            assay.run("asciieval", system, options=options, samples=limit, seed=seed, into=place, budget=budget)
+        )
+    write_tables([resolution(Runs(runs))], out)
+    _manifest(out, "sweep", {**asked, by: list(sizes), "budget": budget}, seed=seed, counts={"runs": len(runs)})
 
 
 def _manifest(out: Path, recipe: str, options: dict[str, Any], *, parents: ItemSet | None = None, **more: Any) -> None:
