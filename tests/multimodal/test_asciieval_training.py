@@ -422,15 +422,12 @@ def test_a_sweep_that_cannot_be_is_refused(tmp_path, options, words):
 
 
 @pytest.mark.slow
-def test_smollm2_learns_from_a_few_steps(data, tmp_path, monkeypatch):
-    from assay.core.cache import cache_folder
-
-    monkeypatch.setenv("ASSAY_CACHE", str(cache_folder()))
+def test_smollm2_learns_from_two_steps(tmp_path):
+    tuning.export(ITEMS[:1], tmp_path / "data")
     out = assay.make(
-        "asciieval.train", tmp_path / "t", data=str(data), epochs=3, batch=4, learning_rate=1e-4, lora=("q_proj",)
-    )
-    losses = [row["loss"] for row in history(out)]
-    assert len(losses) == 3
-    assert losses[-1] < losses[0]
-    model = assay.systems.loading.load(f"hf:{out}")
-    assert model.tokenizer.chat_template
+        "asciieval.train", tmp_path / "t", data=str(tmp_path / "data"), epochs=2, learning_rate=1e-3,
+        lora=("q_proj", "v_proj"),
+    )  # fmt: skip
+    first, second = (row["loss"] for row in history(out))
+    assert second < first
+    assert assay.systems.loading.load(f"hf:{out}").tokenizer.chat_template
