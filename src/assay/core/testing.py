@@ -41,7 +41,7 @@ HEAVY = (
     "PIL",
 )
 MEASURED = ("started", "seconds", "cpu_seconds", "peak_memory_mb", "artifacts", "calls", "tries")
-SAMPLES = 4
+SAMPLES, ATTEMPTS = 3, 2
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,7 @@ class _Subject:
             loading=self.loading,
             options=None if benchmark else self.options,
             samples=Selection(limit=str(SAMPLES)),
+            attempts=ATTEMPTS,
             into=into,
             engine=core.Engine(**engine),
         )
