@@ -173,7 +173,7 @@ class PUBench(Benchmark):
 
     def methods(self) -> Mapping[str, Callable[..., Any]]:
         """The eighteen, ``upu`` and the oracle ``pn``: scikit-learn estimators."""
-        ordered = ["nnpu", *(name for name in CLASSES if name != "nnpu")]
+        ordered = ["puet", *(name for name in CLASSES if name != "puet")]  # the quickest first, for whoever tries one
         return {name: partial(make_estimator, name) for name in ordered}
 
     def data(self) -> Mapping[str, Any]:
