@@ -1,6 +1,7 @@
 """The exact smooth calibration error beside HiGHS (the same linear programme) and relplot's smECE, in one process.
 
-Seconds are of CPU time: on a shared machine the clock on the wall measures the others. Every n is measured on a calibrated and on a wrong predictor; each time is the best of several.
+Seconds are of CPU time: on a shared machine the clock on the wall measures the others. Every n is measured on a
+calibrated and on a wrong predictor; each time is the best of several.
 
     python perf/smooth_calibration.py [--highs 10000] [--largest 1000000] [--readme]
 """
@@ -83,7 +84,10 @@ def main() -> int:
             print(lines[-1], flush=True)
     y, p = made(given.largest, "calibrated")
     sorting, _ = best_of(lambda: float(np.argsort(p)[0]), given.times)
-    note = f"One argsort of {given.largest:,} doubles takes {sorting:.3f} CPU s here: the exact error needs one, and two sorts of values."
+    note = (
+        f"One argsort of {given.largest:,} doubles takes {sorting:.3f} CPU s here: the exact error needs one, and two "
+        "sorts of values."
+    )
     aims = "All aims met." if not missed else "Missed: " + "; ".join(missed) + "."
     text = "\n".join([*lines, "", note, aims]) + "\n"
     print("\n" + text)
