@@ -85,6 +85,13 @@ def test_deep_trees_have_margin_one(parts):
     assert model.history_.least_margin == pytest.approx(1)
 
 
+def test_deep_trees_go_on_learning_where_gradients_are_tiny(parts):
+    # The tree learner takes a variance below 2e-16 for a pure node.
+    model = clone(TRAINERS["gbt_deep"]).set_params(n_stages=120).fit(parts.x_train, parts.y_train)
+    assert np.all(np.diff(model.history_.grad_l1) < 0)
+    assert model.history_.grad_l1[-1] < 1e-9
+
+
 def test_kernel_norms_stay_below_their_bound_and_the_landmarks_approximate(parts):
     model = clone(TRAINERS["kernel"]).fit(parts.x_train, parts.y_train)
     limit = bounds.kernel_norm_bound(start_loss=np.log(2), step=1.0, stages=60)

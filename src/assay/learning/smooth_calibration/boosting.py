@@ -103,7 +103,8 @@ class GradientBoostingCalibrated(StagedBinaryClassifier):
         for _ in range(self.n_stages):
             gradient = expit(g) - target
             tree = DecisionTreeRegressor(max_depth=self.max_depth, random_state=rng.randint(2**31 - 1))
-            tree.fit(x, gradient)
+            # Scaled: below a variance of 2e-16 the learner sees no impurity and splits no more.
+            tree.fit(x, gradient / max(float(np.abs(gradient).max()), 1e-300))
             at = tree.apply(x)
             leaves = self.bound * np.sign(np.bincount(at, gradient, tree.tree_.node_count))
             psi = leaves[at]

@@ -191,7 +191,7 @@ def training_error_falls(cells: Sequence[dict[str, Any]]) -> list[Claim]:
     last = {name: [c["train_smce"] for c in cells if c["data"] == name] for name in start}
     claims.append(
         Claim(
-            "(3) beyond the criterion: mean training smCE after the last stage is below that before the first, on every data set",
+            "(3) beyond the criterion: mean training smCE is lower after the last stage than before, on all data",
             "; ".join(f"{name} {np.mean(start[name]):.4f} to {np.mean(last[name]):.4f}" for name in start),
             all(np.mean(last[name]) < np.mean(start[name]) for name in start),
         )
@@ -234,7 +234,7 @@ def gap_of_a_finite_family(seeds: int) -> Claim:
         means.append(float(np.mean(sups)))
     slope = float(np.polyfit(np.log(FAMILY_SIZES), np.log(means), 1)[0])
     return Claim(
-        f"(5) largest gap of smCE between two samples, over {FAMILY} predictors, scales as n^-1/2: slope -0.65 to -0.35",
+        f"(5) largest gap of smCE of two samples over {FAMILY} predictors scales as n^-1/2: slope -0.65 to -0.35",
         f"slope {slope:.3f}; mean gap {means[0]:.4f} at n = {FAMILY_SIZES[0]}, {means[-1]:.4f} at {FAMILY_SIZES[-1]}",
         -0.65 <= slope <= -0.35,
     )
