@@ -170,7 +170,7 @@ def problems(array: IrregularArray) -> list[str]:
             continue
         others = set(np.unique(split)) - {"train", "test"}
         if others:
-            found.append(f"Config {name!r}: split holds {sorted(others)[0]!r}; values are train and test.")
+            found.append(f"Config {name!r}: split holds {str(min(others))!r}; values are train and test.")
         if set(np.unique(split)) != {"train", "test"}:
             found.append(f"Config {name!r}: split needs both train and test series.")
         if config["task"] == "classification":
@@ -188,7 +188,7 @@ def _class_problems(name: str, y: Array, split: Array) -> list[str]:
     if len(train) < 2:
         found.append(f"Config {name!r}: the training side has one class.")
     if test - train:
-        found.append(f"Config {name!r}: class {sorted(test - train)[0]!r} is in test and not in train.")
+        found.append(f"Config {name!r}: class {min(test - train)!r} is in test and not in train.")
     return found
 
 

@@ -47,8 +47,8 @@ def path_values(values: Array, times: Array) -> Array:
     return out
 
 
-def slopes(path: Array, times: Array, at: Array) -> Array:
-    """Derivative of the cubic Hermite path with backward differences, as in torchcde.
+def cubic_path(path: Array, times: Array, at: Array) -> Array:
+    """The cubic Hermite path with backward differences (as in torchcde) at some points in time.
 
     Parameters
     ----------
@@ -63,14 +63,15 @@ def slopes(path: Array, times: Array, at: Array) -> Array:
         (n, k, channels).
     """
     h = np.maximum(np.diff(times, axis=1), 1e-12)
-    forward = np.diff(path, axis=1) / h[..., None]
+    rise = np.diff(path, axis=1)
+    forward = rise / h[..., None]
     backward = np.concatenate([forward[:, :1], forward[:, :-1]], axis=1)
     out = np.empty((*at.shape, path.shape[2]))
     for i in range(len(path)):
         j = np.clip(np.searchsorted(times[i], at[i], side="right") - 1, 0, h.shape[1] - 1)
-        u = ((at[i] - times[i, j]) / h[i, j])[:, None]
-        b, s = backward[i, j], forward[i, j]
-        out[i] = b + 4 * (s - b) * u + 3 * (b - s) * u**2
+        u = np.clip((at[i] - times[i, j]) / h[i, j], 0.0, 1.0)[:, None]
+        bend = (forward[i, j] - backward[i, j]) * h[i, j][:, None]
+        out[i] = path[i, j] + backward[i, j] * h[i, j][:, None] * u + bend * (2 * u**2 - u**3)
     return out
 
 
@@ -78,7 +79,8 @@ class NCDE(SeriesClassifier):
     """Neural CDE (Kidger et al. 2020) with the published settings.
 
     Euler steps of the smallest training interval, at most 100; time is the last channel; Adam on the full batch, 30 %
-    for validation, halved rate after 50 epochs without progress, stop after 200.
+    for validation, halved rate after 50 epochs without progress, stop after 200. A step moves the state by the path's
+    increment over it: where stamps are denser than steps, slope times step would be dominated by single points.
 
     Parameters
     ----------
@@ -113,11 +115,9 @@ class NCDE(SeriesClassifier):
         times = match_length((panel.times - np.where(np.isinf(start), 0, start)) / self._unit, self._length)
         times = fill_times(times[:, None], self._delta)[:, 0]
         path = np.concatenate([path_values(values, times).transpose(0, 2, 1), times[..., None]], axis=2)
-        grid = np.arange(self._steps) / self._steps
+        grid = np.arange(self._steps + 1) / self._steps
         at = times[:, :1] + grid * (times[:, -1:] - times[:, :1])
-        step = (times[:, -1] - times[:, 0]) / self._steps
-        moves = slopes(path, times, at) * step[:, None, None]
-        return path[:, 0].astype(np.float32), moves.astype(np.float32)
+        return path[:, 0].astype(np.float32), np.diff(cubic_path(path, times, at), axis=1).astype(np.float32)
 
     def _fit(self, panel: Panel, codes: Array) -> None:
         from assay.learning.irregular.methods.deep import _torch

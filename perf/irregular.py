@@ -1,0 +1,178 @@
+"""Reading, left-packing, kNN-DTW and interval features beside pyrregular, tslearn and aeon, in one run.
+
+python perf/irregular.py            # beside tslearn and aeon of this environment, and pyrregular where it is installed
+python perf/irregular.py --peer DIR # pyrregular from the virtual environment DIR (made with `python -m venv`)
+
+Each pair works on the same input and its results are compared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_PEER = """
+import sys, time, warnings
+warnings.filterwarnings("ignore")
+import numpy as np
+from pyrregular.io_utils import read_csv, save_to_file
+from pyrregular.accessor import *
+start = time.perf_counter()
+array = read_csv(sys.argv[1], ts_id="ts_id", signal_id="signal_id", time_id="time_id", value_id="value_id",
+                 time_index_as_datetime=False)
+read = time.perf_counter() - start
+np.savez(sys.argv[2], coords=array.data.coords, data=array.data.data, ts_id=array.ts_id.values.astype(str))
+save_to_file(array, sys.argv[3])
+times = []
+for _ in range(2):
+    start = time.perf_counter()
+    X, T = array.irr.to_dense(index_scale=1.0)
+    times.append(time.perf_counter() - start)
+np.savez(sys.argv[2] + ".dense", X=X, T=T)
+print(read, *times)
+"""
+
+
+def best(run: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
+    """(least seconds, last result)."""
+    seconds, found = float("inf"), None
+    for _ in range(times):
+        start = time.perf_counter()
+        found = run()
+        seconds = min(seconds, time.perf_counter() - start)
+    return seconds, found
+
+
+def reading(peer: str | None) -> None:
+    """A long CSV of 200 series x 5 channels; the peer in its own interpreter, on the same file."""
+    from assay.learning.irregular.array import from_dense
+    from assay.learning.irregular.dense import to_dense
+    from assay.learning.irregular.files import read_hdf5, write_hdf5
+    from assay.learning.irregular.readers import read_csv, write_csv
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5, 40))
+    X[rng.random(X.shape) < 0.26] = np.nan
+    array = from_dense(X, np.sort(rng.integers(0, 10_000, 40) + np.arange(40)).astype(float))
+    with tempfile.TemporaryDirectory() as folder:
+        csv = Path(folder) / "long.csv"
+        write_csv(array, csv, static=False)
+        cold = time.perf_counter()
+        read_csv(csv, time_index_as_datetime=False)
+        cold = time.perf_counter() - cold
+        warm, found = best(lambda: read_csv(csv, time_index_as_datetime=False))
+        packing, dense = best(lambda: to_dense(found))
+        print(f"reading {array.nnz} rows: assay {cold:.3f} s first, {warm:.3f} s warm")
+        print(f"left-packing: assay {packing * 1e3:.1f} ms, nothing to compile")
+        if peer is None:
+            print("pyrregular: not measured, give --peer")
+            return
+        command = [str(Path(peer) / "bin" / "python"), "-c", _PEER, str(csv), f"{folder}/peer", f"{folder}/peer.h5"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            print("pyrregular failed:", done.stderr.strip().splitlines()[-1])
+            return
+        theirs, first, second = (float(v) for v in done.stdout.split()[-3:])
+        stored = np.load(f"{folder}/peer.npz")
+        equal = (stored["coords"] == found.coords).all() and (stored["data"] == found.data).all()
+        packed = np.load(f"{folder}/peer.dense.npz")
+        same = all(np.array_equal(packed[k], v, equal_nan=True) for k, v in zip("XT", dense))
+        print(
+            f"reading: pyrregular {theirs:.2f} s, {theirs / cold:.0f}x (first), {theirs / warm:.0f}x (warm); "
+            f"equal {equal}"
+        )
+        print(f"left-packing: pyrregular {first:.2f} s first, {second * 1e3:.1f} ms then; equal {same}")
+        write_hdf5(read_hdf5(f"{folder}/peer.h5"), f"{folder}/ours.h5")
+        again = Path(folder, "peer.h5").read_bytes() == Path(folder, "ours.h5").read_bytes()
+        print(f"its HDF5 file, read and written again, is the same to the byte: {again}")
+
+
+def neighbours(name: str) -> None:
+    """kNN-DTW on a packaged set beside tslearn (same predictions) and aeon's distance matrix."""
+    from aeon.distances import dtw_pairwise_distance
+    from tslearn.neighbors import KNeighborsTimeSeriesClassifier
+
+    from assay.learning.irregular.benchmark import sides
+    from assay.learning.irregular.methods import elastic
+    from assay.learning.irregular.methods.factories import get_model
+
+    (X, _, y), (X2, _, y2) = sides(name, None)["train"], sides(name, None)["test"]
+    model = get_model("knn").fit(X, y)
+    model.predict(X2[:2])
+    ours, predicted = best(lambda: model.predict(X2))
+    band = {"global_constraint": "sakoe_chiba", "sakoe_chiba_radius": 10}
+    peer = KNeighborsTimeSeriesClassifier(n_neighbors=5, metric="dtw", metric_params=band)
+    peer.fit(X.transpose(0, 2, 1), y)
+    peer.predict(X2[:1].transpose(0, 2, 1))
+    theirs, other = best(lambda: peer.predict(X2.transpose(0, 2, 1)), 1)
+    print(
+        f"kNN-DTW {name}: assay {ours:.3f} s, tslearn {theirs:.2f} s, {theirs / ours:.0f}x; equal predictions "
+        f"{np.mean(predicted == other):.1%}; accuracy {np.mean(predicted == y2):.3f}"
+    )
+    lists = [[x[:, ~np.isnan(x).all(axis=0)] for x in part] for part in (X2, X)]
+    packed = [elastic.from_padded(part) for part in (X2, X)]
+    elastic.dtw_matrix(packed[0], packed[1], 10)
+    # aeon's window is a share of the longer series: the one that spans ten cells of the longest.
+    window = 10 / max(X.shape[2], X2.shape[2])
+    dtw_pairwise_distance(lists[0][:2], lists[1][:2], window=window)
+    matrix, _ = best(lambda: elastic.dtw_matrix(packed[0], packed[1], 10))
+    second, _ = best(lambda: dtw_pairwise_distance(lists[0], lists[1], window=window))
+    print(f"  all distances, no bounds: assay {matrix:.3f} s, aeon {second:.3f} s, {second / matrix:.1f}x")
+    print(f"  neighbours with bounds: assay {ours:.3f} s, {second / ours:.1f}x of aeon's matrix")
+
+
+def features() -> None:
+    """Seven statistics of random intervals beside numpy and scipy called for every interval."""
+    import warnings
+
+    from scipy.stats import kurtosis, skew
+
+    from assay.learning.irregular.methods.intervals import draw_intervals, interval_features
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6, 200))
+    X[rng.random(X.shape) < 0.2] = np.nan
+    spans = draw_intervals(200, rng, 12)
+
+    def plain() -> np.ndarray:
+        parts = []
+        for start, stop in spans:
+            window = X[..., start:stop]
+            calls = [f(window, axis=-1) for f in (np.nanmean, np.nanstd, np.nanmin, np.nanmax, np.nanmedian)]
+            calls += [f(window, axis=-1, nan_policy="omit") for f in (skew, kurtosis)]
+            parts.append(np.stack([np.asarray(c) for c in calls], axis=-1))
+        return np.stack(parts, axis=2)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        ours, found = best(lambda: interval_features(X, spans))
+        theirs, expected = best(plain, 1)
+    close = np.nanmax(np.abs(found - expected))
+    print(f"RIFC features, 300 x 6 x 200, {len(spans)} intervals: assay {ours:.3f} s, one call each {theirs:.2f} s, "
+          f"{theirs / ours:.0f}x; largest difference {close:.1e}")  # fmt: skip
+
+
+def main() -> None:
+    """Measure all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", help="virtual environment with pyrregular 0.4.2")
+    options = parser.parse_args()
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import assay.learning.irregular.dense"], check=True)
+    print(f"import with a new interpreter: {time.perf_counter() - start:.2f} s")
+    reading(options.peer)
+    features()
+    neighbours("PickupGestureWiimoteZ")
+    neighbours("JapaneseVowels")
+
+
+if __name__ == "__main__":
+    main()
