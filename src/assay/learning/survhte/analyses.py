@@ -279,7 +279,7 @@ def curves(runs: Runs, *, sample: str, feature: str, bins: int = 8) -> Table:
 def _effects(run: Run, sample: str) -> np.ndarray:
     """Row numbers and estimated effects of all attempts on a data set; shape (rows, 2)."""
     found = run.records.filter(pl.col("dataset") == sample, pl.col("output").is_not_null())
-    paths = [run.path / entry["path"] for entries in found["artifacts"] for entry in (entries or [])]
+    paths = [run.path / entry["path"] for entries in found["artifacts"].to_list() for entry in entries or []]
     if not paths:
         raise UsageError(f"{run.id} holds no estimated effects of {sample!r}.")
     return np.concatenate([np.load(path, allow_pickle=False) for path in paths])

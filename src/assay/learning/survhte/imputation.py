@@ -1,7 +1,7 @@
-"""Completing right-censored times: Kaplan-Meier with a linear tail, and five rules that replace what was not seen.
+"""Completing right-censored times: Kaplan-Meier with a linear tail, and rules that replace what was not seen.
 
-`pseudo_obs`, `margin` and `ipcw_t` are the benchmark's three; `ipcw` (inverse-probability weighting proper) and
-`recursive` are offered beside them. All are exact; none costs more than a sort.
+`pseudo_obs`, `margin` and `ipcw_t` are the benchmark's three; inverse-probability weights proper stand beside them. All
+are exact; none costs more than a sort.
 """
 
 from __future__ import annotations
@@ -227,23 +227,8 @@ def ipcw_t(time: ArrayLike, event: ArrayLike, base: Base | None = None) -> Array
     return np.where(event, time, np.maximum(guess, time))
 
 
-def recursive(time: ArrayLike, event: ArrayLike, base: Base | None = None, *, rounds: int = 5) -> Array:
-    """Margin's residual means, the curve rebuilt on what the round before completed, ``rounds`` times; shape (n,)."""
-    train_time, train_event = (time, event) if base is None else base
-    hidden = np.logical_not(np.asarray(train_event, bool))
-    done = margin(train_time, train_event)
-    for _ in range(rounds):
-        curve = KaplanMeier.fit(done, np.ones(len(done)))
-        done = np.where(hidden, curve.mean_beyond(np.asarray(train_time, float)), done)
-    if base is None:
-        return done
-    t = np.asarray(time, float)
-    curve = KaplanMeier.fit(done, np.ones(len(done)))
-    return np.where(np.asarray(event, bool), t, curve.mean_beyond(t))
-
-
 IMPUTERS: dict[str, Callable[..., Array]] = {
-    "pseudo_obs": pseudo_obs, "margin": margin, "ipcw_t": ipcw_t, "recursive": recursive,
+    "pseudo_obs": pseudo_obs, "margin": margin, "ipcw_t": ipcw_t, 
 }  # fmt: skip
 
 

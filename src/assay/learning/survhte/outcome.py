@@ -29,7 +29,7 @@ class OutcomeImputation(SurvivalEffect):
     base
         lasso, rf or xgb, for the first four.
     imputer
-        pseudo_obs, margin, ipcw_t, recursive, or ``ipcw``: outcomes times inverse-probability-of-censoring weights.
+        pseudo_obs, margin, ipcw_t, or ``ipcw``: outcomes times inverse-probability-of-censoring weights.
     trees
         Of random forests, boosted ensembles and the causal forest; None = the library's own (100).
     estimand, horizon

@@ -130,14 +130,14 @@ def concordance_td(
     order = np.lexsort((~event, time))
     s, index, time, event = s[order], index[order], time[order], event[order]
     places = np.flatnonzero(event)
-    groups, first = np.unique(time[places], return_index=True)
-    ends = np.append(first[1:], len(places))
-    last_event = dict(zip(groups.tolist(), places[ends - 1].tolist(), strict=True))
+    # First row that is comparable with each event: past all events of its time.
+    start = np.searchsorted(time, time[places], side="left")
+    start += np.searchsorted(time[places], time[places], side="right")
+    start -= np.searchsorted(time[places], time[places], side="left")
     columns = np.ascontiguousarray(s.T)
     pairs = good = equal = 0
-    for i in places:
-        start = last_event[float(time[i])] + 1
-        others = columns[index[i], start:]
+    for i, first in zip(places, start, strict=True):
+        others = columns[index[i], first:]
         mine = columns[index[i], i]
         pairs += len(others)
         good += int(np.count_nonzero(mine < others))

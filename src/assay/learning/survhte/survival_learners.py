@@ -183,7 +183,7 @@ def matched_effect(
             raise DataError(
                 f"No training row has W = {1 - arm}, so rows with W = {arm} have nobody to be matched with."
             )
-        k = min(neighbours, np.count_nonzero(other))
+        k = min(neighbours, int(np.count_nonzero(other)))
         _, near = KDTree(X_train[other]).query(X[rows], k=k)
         matched = own_train[other][near.reshape(np.count_nonzero(rows), k)].mean(axis=1)
         found[rows] = (2 * arm - 1) * (np.asarray(own, float)[rows] - matched)
