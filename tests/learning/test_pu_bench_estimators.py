@@ -149,7 +149,9 @@ def test_the_prior_threshold_predicts_as_many_as_the_prior_says(world):
     assert (model.predict(unlabelled) == 1).mean() == pytest.approx(0.4, abs=0.01)
 
 
-@pytest.mark.parametrize("prior", [0.3, None, "bbe", lambda X, s: 0.3, BBEPrior()], ids=str)
+@pytest.mark.parametrize(
+    "prior", [0.3, None, "bbe", lambda X, s: 0.3, BBEPrior()], ids=["number", "none", "name", "function", "estimator"]
+)
 def test_a_prior_may_be_a_number_a_function_an_estimator_or_estimated(prior, world):
     *_, pu = world
     model = quick("nnpu", prior=prior, epochs=1).fit(pu.X, pu.s, source_index=pu.source_index)
