@@ -77,13 +77,26 @@ def interval_features(values: ArrayLike, intervals: ArrayLike) -> Array:
         flat[..., 0] = m1 * scale + centre
         flat[..., 1] = np.sqrt(var) * scale
         low, high, middle = _order_statistics(rows, spans)
-        constant = (low == high) | (var <= 1e-14 * np.maximum(r2, 1e-300))
+        constant = (low == high) | (k0 == 0)
         flat[..., 1] = np.where(low == high, 0.0, flat[..., 1])
         flat[..., 5] = np.where(constant, np.nan, third / var**1.5)
         flat[..., 6] = np.where(constant, np.nan, fourth / var**2 - 3)
+        # Where a window spreads little beside its row, differences of running sums have lost their digits.
+        for k, (begin, end) in enumerate(spans):
+            poor = np.nonzero(~constant[:, k] & ~(var[:, k] > 1e-3))[0]
+            if len(poor):
+                flat[poor, k, 0], flat[poor, k, 1], flat[poor, k, 5], flat[poor, k, 6] = _moments(rows[poor, begin:end])
     flat[..., 2], flat[..., 3], flat[..., 4] = low, high, middle
     flat[..., 0] = np.where(low == high, low, flat[..., 0])
     return out
+
+
+def _moments(windows: Array) -> tuple[Array, Array, Array, Array]:
+    """Mean, deviation, skew and kurtosis of rows with NaN, from differences to each row's mean."""
+    mean = np.nanmean(windows, axis=1)
+    d = windows - mean[:, None]
+    second, third, fourth = (np.nanmean(d**k, axis=1) for k in (2, 3, 4))
+    return mean, np.sqrt(second), third / second**1.5, fourth / second**2 - 3
 
 
 def _running(part: Array) -> Array:
