@@ -35,12 +35,12 @@ class PlainTree:
         self.prior, self.rng = prior, rng
 
     def fit(self, x: np.ndarray, labelled: np.ndarray) -> PlainTree:
-        self.n = (int(labelled.sum()), int((~labelled).sum()))
+        self.n: Any = (int(labelled.sum()), int((~labelled).sum()))
         self.root = self._node(x, labelled, 0)
         return self
 
     def _node(self, x: np.ndarray, labelled: np.ndarray, depth: int) -> dict[str, Any]:
-        counts = (int(labelled.sum()), int((~labelled).sum()))
+        counts: Any = (int(labelled.sum()), int((~labelled).sum()))
         wide = [f for f in range(x.shape[1]) if len(np.unique(x[:, f])) > 1]
         if node_impurity(*counts, *self.n, self.prior) <= 0 or depth >= 30 or len(x) <= 1 or not wide:
             return {"value": min(1.0, node_value(*counts, *self.n, self.prior))}

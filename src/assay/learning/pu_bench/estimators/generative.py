@@ -208,7 +208,7 @@ class VAEPUClassifier(PUNet):
                 with torch.no_grad():
                     fake, real = virtual(len(index))
                 _step(of_judge, F.softplus(-judge(real)).mean() + F.softplus(judge(fake)).mean())
-                fake, _ = virtual(len(index))
+                fake = virtual(len(index))[0]
                 value = vae(index) + self.adversary_weight * F.softplus(-judge(fake)).mean()
                 total, count = total + _step(of_coder, value), count + 1
             return total / count
