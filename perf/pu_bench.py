@@ -35,15 +35,20 @@ class PlainTree:
         self.prior, self.rng = prior, rng
 
     def fit(self, x: np.ndarray, labelled: np.ndarray) -> PlainTree:
-        self.n: Any = (int(labelled.sum()), int((~labelled).sum()))
+        self.n = (int(labelled.sum()), int((~labelled).sum()))
         self.root = self._node(x, labelled, 0)
         return self
 
     def _node(self, x: np.ndarray, labelled: np.ndarray, depth: int) -> dict[str, Any]:
-        counts: Any = (int(labelled.sum()), int((~labelled).sum()))
+        counts = (int(labelled.sum()), int((~labelled).sum()))
         wide = [f for f in range(x.shape[1]) if len(np.unique(x[:, f])) > 1]
-        if node_impurity(*counts, *self.n, self.prior) <= 0 or depth >= 30 or len(x) <= 1 or not wide:
-            return {"value": min(1.0, node_value(*counts, *self.n, self.prior))}
+        if (
+            node_impurity(counts[0], counts[1], self.n[0], self.n[1], self.prior) <= 0
+            or depth >= 30
+            or len(x) <= 1
+            or not wide
+        ):
+            return {"value": min(1.0, node_value(counts[0], counts[1], self.n[0], self.n[1], self.prior))}
         best: tuple[float, int, float] | None = None
         for feature in self.rng.permutation(wide)[: math.ceil(math.sqrt(x.shape[1]))]:
             values = np.unique(x[:, feature])
@@ -54,7 +59,7 @@ class PlainTree:
                 if x[row, feature] <= cut:
                     left[0 if labelled[row] else 1] += 1
             right = (counts[0] - left[0], counts[1] - left[1])
-            total = sum(node_impurity(*side, *self.n, self.prior) for side in (tuple(left), right))
+            total = sum(node_impurity(a, b, self.n[0], self.n[1], self.prior) for a, b in ((left[0], left[1]), right))
             if best is None or total < best[0]:
                 best = (total, int(feature), float(cut))
         assert best is not None
