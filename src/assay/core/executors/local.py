@@ -71,6 +71,7 @@ class LocalExecutor:
     workers: int | None = None
     connections: int = 32
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
+    _beat: float = field(default=0.0, repr=False)
 
     async def run(self, job: Job) -> None:
         """Turn every pending unit into records, or stop early when the sink says so."""
@@ -111,22 +112,29 @@ class LocalExecutor:
 
     async def _wait(self, job: Job, pending: Mapping[str, list[Unit]], width: int) -> None:
         homes = {name: _Home(job.runners[name], len(units)) for name, units in pending.items()}
+        self._beat = time.monotonic()
+        beating = asyncio.create_task(self._keep_beat())
         queue = ((homes[name], unit) for name, units in pending.items() for unit in units)
         try:
             await self._lanes(
                 [self._consume(job.sink, queue) for _ in range(min(width, sum(map(len, pending.values()))))]
             )
         finally:
+            beating.cancel()
             for home in homes.values():
                 await home.close()
 
+    async def _keep_beat(self) -> None:
+        """Note when the loop last had time for its timers."""
+        while True:
+            self._beat = time.monotonic()
+            await asyncio.sleep(YIELD_SECONDS / 4)
+
     async def _consume(self, sink: Sink, queue: Iterator[tuple[_Home, Unit]]) -> None:
-        seen = time.monotonic()
         for home, unit in queue:
-            # Trials that never really wait (answers from the cache) would keep signals and progress from the loop.
-            if time.monotonic() - seen > YIELD_SECONDS:
+            # Trials that never really wait (answers from the cache) would keep signals and timers from the loop.
+            if time.monotonic() - self._beat > YIELD_SECONDS:
                 await asyncio.sleep(0)
-                seen = time.monotonic()
             if sink.stopping:
                 return
             try:
