@@ -1,0 +1,1 @@
+"""Agents wing: benchmarks whose samples are tasks to act in, over many turns."""

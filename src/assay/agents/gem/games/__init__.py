@@ -1,0 +1,1 @@
+"""The games: one module each, all on `assay.agents.gem.games.base.Game`."""
