@@ -31,6 +31,8 @@ class IrregularArray:
         Further coordinates: name -> (dim, values), one value an id of that dim: labels, splits, covariates.
     attrs
         Title, source, licence ...; ``configs`` is {config: {task, split, target}} of names in ``static``.
+    order
+        Names of coordinates in the order in which files hold them; those it does not name follow, ids first.
     """
 
     data: Array
@@ -40,6 +42,7 @@ class IrregularArray:
     time_id: Array
     static: Mapping[str, tuple[str, Array]] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    order: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -78,6 +81,11 @@ class IrregularArray:
             raise unknown_name("coordinate", name, [*DIMS, *self.static])
         return self.static[name][1]
 
+    def coordinates(self) -> dict[str, tuple[str, Array]]:
+        """All coordinates, ids and static ones, as name -> (dim, values), in `order`."""
+        every = {dim: (dim, self.ids(dim)) for dim in DIMS} | dict(self.static)
+        return {name: every[name] for name in dict.fromkeys([*self.order, *every]) if name in every}
+
     def with_static(self, **columns: ArrayLike) -> IrregularArray:
         """A copy with further coordinates on ``ts_id``."""
         added = {}
@@ -115,9 +123,10 @@ class IrregularArray:
         static = {name: (dim, values[picks[dim]]) for name, (dim, values) in self.static.items()}
         data = self.data[kept]
         at = np.lexsort(coords[::-1])
-        return IrregularArray(
-            data[at], coords[:, at], self.ts_id[rows], self.signal_id[columns], self.time_id[times], static, self.attrs
-        )
+        return replace(
+            self, data=data[at], coords=coords[:, at], ts_id=self.ts_id[rows], signal_id=self.signal_id[columns],
+            time_id=self.time_id[times], static=static,
+        )  # fmt: skip
 
     def lengths(self) -> Array:
         """Distinct time stamps with a stored value, by series, int64 [n]."""

@@ -58,8 +58,7 @@ def to_xarray(array: IrregularArray) -> Any:
     values = sparse.COO(
         array.coords, array.data, shape=array.shape, fill_value=np.nan, sorted=True, has_duplicates=False
     )
-    coords = {dim: (dim, array.ids(dim)) for dim in DIMS} | {k: (d, v) for k, (d, v) in array.static.items()}
-    return xarray.DataArray(values, dims=DIMS, coords=coords, attrs=dict(array.attrs))
+    return xarray.DataArray(values, dims=DIMS, coords=array.coordinates(), attrs=dict(array.attrs))
 
 
 def from_xarray(found: Any) -> IrregularArray:
@@ -84,8 +83,9 @@ def from_xarray(found: Any) -> IrregularArray:
     coords = np.asarray(data.coords, np.int64)
     order = np.lexsort(coords[::-1])
     return IrregularArray(
-        np.asarray(data.data, float)[order], coords[:, order], ids[0], ids[1], ids[2], static, dict(found.attrs)
-    )
+        np.asarray(data.data, float)[order], coords[:, order], ids[0], ids[1], ids[2], static, dict(found.attrs),
+        tuple(str(name) for name in found.coords),
+    )  # fmt: skip
 
 
 class SeriesDataset:

@@ -90,10 +90,15 @@ class HDF5File:
         self.nnz = int(file["data"].shape[0])  # type: ignore[union-attr]
         if file["coords"].shape != (3, self.nnz):  # type: ignore[union-attr]
             raise DataError(f"{path}: coords has shape {file['coords'].shape}, not (3, {self.nnz}).")  # type: ignore[union-attr]
-        self.attrs: dict[str, Any] = {k: literal(v) for k, v in attrs.items() if not k.startswith("__")}
+        listed = _as_written(file)
+        self.attrs: dict[str, Any] = {k: literal(attrs[k]) for k in listed if not k.startswith("__")}
         ids: dict[str, Array] = {}
         self.static: dict[str, tuple[str, Array]] = {}
-        for name in file["coords_xarray"]:  # type: ignore[union-attr]
+        # A coordinate's type is written just before it, so that attributes tell the order of coordinates.
+        typed = [k[2:-5] for k in listed if k.startswith("__") and k.endswith("/type")]
+        held = list(file["coords_xarray"])  # type: ignore[arg-type]
+        self.order = tuple(name for name in dict.fromkeys([*typed, *held]) if name in held)
+        for name in self.order:
             values = _coordinate(np.asarray(file[f"coords_xarray/{name}"]), attrs, name, path)
             of = tuple(_text(np.asarray(file[f"coords_xarray_dims/{name}"])))
             if len(of) != 1 or of[0] not in DIMS:
@@ -108,8 +113,18 @@ class HDF5File:
             ids.setdefault(dim, np.arange(size))
         self.ts_id, self.signal_id, self.time_id = (ids[dim] for dim in DIMS)
 
-    def read(self, series: ArrayLike | slice | None = None) -> IrregularArray:
-        """All series, or those at some positions, of which only the stretch of the file that holds them is read."""
+    def head(self) -> IrregularArray:
+        """Ids, static coordinates and attributes, without any value."""
+        nothing = (np.zeros(0), np.zeros((3, 0), np.int64))
+        return IrregularArray(
+            *nothing, self.ts_id, self.signal_id, self.time_id, self.static, self.attrs, self.order
+        )  # fmt: skip
+
+    def read(self, series: ArrayLike | slice | None = None, *, compact: bool = True) -> IrregularArray:
+        """All series, or those at some positions, of which only the stretch of the file that holds them is read.
+
+        ``compact`` drops the time stamps at which nothing of some series is stored.
+        """
         first, stop = 0, self.nnz
         coords = self._file["coords"]
         if series is not None and self.nnz:
@@ -129,37 +144,60 @@ class HDF5File:
         order = np.lexsort(places[::-1])
         if not bool((order == np.arange(len(order))).all()):
             data, places = data[order], places[:, order]
-        whole = IrregularArray(data, places, self.ts_id, self.signal_id, self.time_id, self.static, self.attrs)
-        return whole if series is None else whole.select(series)
+        whole = IrregularArray(
+            data, places, self.ts_id, self.signal_id, self.time_id, self.static, self.attrs, self.order
+        )
+        return whole if series is None else whole.select(series, compact=compact)
 
 
-def write_hdf5(array: IrregularArray, path: Path | str) -> None:
-    """Write a file that readers of the published layout take: gzip level 1, text as bytes, attributes as text."""
+def write_hdf5(array: IrregularArray, path: Path | str, compression: int = 1) -> None:
+    """Write a file in the published layout: gzip, text as bytes, attributes as text.
+
+    Where values, coordinates, attributes and their order are the same, the file is the same to the byte as the one that
+    pyrregular 0.4.2 writes with the same HDF5 library.
+
+    Parameters
+    ----------
+    compression
+        Level of gzip, 0 to 9; published files have 1, older ones 4.
+    """
     try:
         import h5py
     except ImportError as error:
         raise MissingExtra("Writing HDF5 files", "irregular") from error
     with h5py.File(path, "w") as file:
-        file.create_dataset("data", data=array.data, compression="gzip", compression_opts=1)
-        file.create_dataset("coords", data=array.coords, compression="gzip", compression_opts=1)
+        for name, values in (("data", array.data), ("coords", array.coords)):
+            file.create_dataset(name, data=values, compression="gzip", compression_opts=compression)
         file.attrs["__shape"] = array.shape
         file.create_dataset("dims", data=np.array(DIMS, dtype="S"))
-        coordinates = {dim: (dim, array.ids(dim)) for dim in DIMS} | dict(array.static)
-        for name, (dim, found) in coordinates.items():
+        for name, (dim, found) in array.coordinates().items():
             values = np.asarray(found)
             kind = values.dtype.kind
             if kind == "M":
                 file.attrs[f"__{name}/unit"] = np.datetime_data(values.dtype)[0]
                 values = values.astype(np.int64)
             elif kind == "U" or (kind == "O" and all(isinstance(v, str) for v in values)):
-                values, kind = _bytes(values, name), "U"
-            elif kind not in "ifb":
+                values, kind = _bytes(values), "U"
+            elif kind not in "iufb":
                 raise DataError(f"Coordinate {name!r} of type {values.dtype} cannot be written; use text or numbers.")
             file.attrs[f"__{name}/type"] = kind
             file.create_dataset(f"coords_xarray/{name}", data=values)
             file.create_dataset(f"coords_xarray_dims/{name}", data=np.array([dim], dtype="S"))
         for key, value in array.attrs.items():
-            file.attrs[key] = str(value)
+            try:
+                file.attrs[key] = str(value)
+            except ValueError as error:
+                raise DataError(f"Attribute {key!r} cannot be written as text: {error}.") from error
+
+
+def _as_written(file: Any) -> list[str]:
+    """Names of a file's attributes in the order in which they were written; h5py itself lists them by name."""
+    import h5py
+
+    names: list[str] = []
+    # The callback must return None: anything else ends the iteration.
+    h5py.h5a.iterate(file.id, lambda name, *_: names.append(name.decode()), order=h5py.h5.ITER_NATIVE)
+    return names
 
 
 def literal(value: Any) -> Any:
@@ -178,7 +216,7 @@ def _text(values: Array) -> list[str]:
     return [v.decode() if isinstance(v, bytes) else str(v) for v in values.ravel()]
 
 
-def _bytes(values: Array, name: str) -> Array:
+def _bytes(values: Array) -> Array:
     try:
         return values.astype("S")
     except UnicodeEncodeError:

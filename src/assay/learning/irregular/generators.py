@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from assay.core.errors import UsageError
@@ -128,7 +130,7 @@ def _kept(array: IrregularArray, keep: Array) -> IrregularArray:
     times, places = np.unique(coords[2], return_inverse=True)
     coords = np.stack([coords[0], coords[1], places.ravel()])
     static = {k: (d, v[times] if d == "time_id" else v) for k, (d, v) in array.static.items()}
-    return IrregularArray(data, coords, array.ts_id, array.signal_id, array.time_id[times], static, array.attrs)
+    return replace(array, data=data, coords=coords, time_id=array.time_id[times], static=static)
 
 
 def _keep_one(keep: Array, owner: Array, rng: np.random.Generator) -> None:
