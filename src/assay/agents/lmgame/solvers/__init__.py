@@ -1,0 +1,1 @@
+"""Reference players: search, greedy, random and scripted, by name through `players.make_player`."""
