@@ -7,11 +7,36 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from assay.learning.pu_bench.errors import BadInput
 from assay.nn.nets import MLP, LeNet
+
+
+class Dropout(nn.Module):
+    """Dropout whose coin flips are 16 bits of a generator of its own: torch's, on a CPU, cost more than the layers.
+
+    The generator is seeded by torch's at its first use. On other devices torch's dropout is taken.
+    """
+
+    def __init__(self, rate: float) -> None:
+        super().__init__()
+        self.cut = round(rate * 65536)
+        self._bits: np.random.SFC64 | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Some entries 0, the others scaled so that the mean stays."""
+        if not self.training or self.cut == 0:
+            return x
+        if x.device.type != "cpu":
+            return nn.functional.dropout(x, self.cut / 65536)
+        if self._bits is None:
+            self._bits = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
+        drawn = self._bits.random_raw(-(-x.numel() // 4)).view(np.int16)[: x.numel()]
+        kept = torch.from_numpy(drawn).view(x.shape) >= self.cut - 32768
+        return x * (kept.to(x.dtype) * (65536 / (65536 - self.cut)))
 
 
 class Backbone(nn.Module):
@@ -65,6 +90,7 @@ class Backbone(nn.Module):
 def mlp(inputs: int, outputs: int, prior: float | None) -> Backbone:
     """Four hidden layers, 512, 256, 128 and 64 wide, for vectors."""
     layers = list(MLP(inputs, (512, 256, 128, 64), dropout=(0.3, 0.3, 0.2, 0.0)))[:-1]
+    layers = [Dropout(layer.p) if isinstance(layer, nn.Dropout) else layer for layer in layers]
     starts = [at for at, layer in enumerate(layers) if isinstance(layer, nn.Linear)] + [len(layers)]
     blocks = [nn.Sequential(*layers[a:b]) for a, b in pairwise(starts)]
     blocks[0].insert(0, nn.Flatten())
@@ -97,11 +123,11 @@ def cifar_cnn(channels: int, outputs: int, prior: float | None) -> Backbone:
     """Six convolutions and two wide layers for 32 x 32 pixels."""
     blocks = [
         nn.Sequential(*_conv(channels, 96), *_conv(96, 96)),
-        nn.Sequential(*_conv(96, 96, 2), nn.Dropout(0.2), *_conv(96, 192)),
-        nn.Sequential(*_conv(192, 192), *_conv(192, 192, 2), nn.Dropout(0.5)),
+        nn.Sequential(*_conv(96, 96, 2), Dropout(0.2), *_conv(96, 192)),
+        nn.Sequential(*_conv(192, 192), *_conv(192, 192, 2), Dropout(0.5)),
         nn.Sequential(
             nn.Flatten(),
-            nn.Linear(192 * 8 * 8, 1000), nn.ReLU(), nn.Dropout(0.5),
+            nn.Linear(192 * 8 * 8, 1000), nn.ReLU(), Dropout(0.5),
             nn.Linear(1000, 1000), nn.ReLU(),
         ),
     ]  # fmt: skip
@@ -113,9 +139,9 @@ def mri_cnn(channels: int, outputs: int, prior: float | None) -> Backbone:
     blocks: list[nn.Module] = []
     before = channels
     for after, rate in ((32, 0.1), (64, 0.1), (128, 0.2), (256, 0.3)):
-        blocks.append(nn.Sequential(*_conv(before, after), *_conv(after, after), nn.MaxPool2d(2), nn.Dropout(rate)))
+        blocks.append(nn.Sequential(*_conv(before, after), *_conv(after, after), nn.MaxPool2d(2), Dropout(rate)))
         before = after
-    blocks.append(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), nn.Dropout(0.3)))
+    blocks.append(nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 64), nn.ReLU(), Dropout(0.3)))
     return Backbone(blocks, 64, outputs, prior)
 
 

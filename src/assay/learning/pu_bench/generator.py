@@ -186,6 +186,8 @@ def positive_scores(X: ArrayLike, y: ArrayLike, *, random_state: int | None = 0)
     from sklearn.linear_model import LogisticRegression
 
     features, truth = _checked(X, y)
+    if truth.all():
+        raise BadInput("y holds no negative: a biased strategy scores positives against negatives; take scar.")
     flat = features.reshape(len(features), -1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a hundred iterations are the published rule, converged or not

@@ -41,15 +41,29 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
 
 def risks(g: Tensor, labelled: Tensor, loss: str = "sigmoid") -> tuple[Tensor, Tensor, Tensor]:
     """Labelled rows as positives, labelled rows as negatives, unlabelled rows as negatives: three mean losses."""
-    ell = surrogate(loss)
+    ell, (of_l, of_u) = surrogate(loss), _shares(g, labelled)
     negative = ell(-g)
-    return masked_mean(ell(g), labelled), masked_mean(negative, labelled), masked_mean(negative, ~labelled)
+    return ell(g) @ of_l, negative @ of_l, negative @ of_u
+
+
+def _shares(g: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
+    """Weights that turn a sum into the mean over labelled and over unlabelled rows; 0 where there are none."""
+    of_l = labelled.to(g.dtype)
+    count = of_l.sum()
+    return of_l / count.clamp(min=1), (1 - of_l) / (len(labelled) - count).clamp(min=1)
+
+
+def _parts(g: Tensor, labelled: Tensor, prior: float, loss: str) -> tuple[Tensor, Tensor]:
+    """The positive and negative part of the risk, prior R_L+ and R_U- - prior R_L-, as two products."""
+    ell, (of_l, of_u) = surrogate(loss), _shares(g, labelled)
+    of_l = prior * of_l
+    return ell(g) @ of_l, ell(-g) @ (of_u - of_l)
 
 
 def upu_loss(g: Tensor, labelled: Tensor, prior: float, *, loss: str = "sigmoid") -> Tensor:
     """Unbiased risk (du Plessis et al. 2014, 2015); it may be negative."""
-    positive, wrong, unlabelled = risks(g, labelled, loss)
-    return prior * positive + unlabelled - prior * wrong
+    positive, negative = _parts(g, labelled, prior, loss)
+    return positive + negative
 
 
 def nnpu_loss(
@@ -59,21 +73,19 @@ def nnpu_loss(
 
     The value is then ``prior * R_L+ - beta``, the gradient that of ``-gamma`` times the negative part.
     """
-    positive, wrong, unlabelled = risks(g, labelled, loss)
-    negative = unlabelled - prior * wrong
+    positive, negative = _parts(g, labelled, prior, loss)
     if negative.item() < -beta:
         turned = -gamma * negative
-        return turned + (prior * positive - beta - turned).detach()
-    return prior * positive + negative
+        return turned + (positive - beta - turned).detach()
+    return positive + negative
 
 
 def nnpusb_loss(
     g: Tensor, labelled: Tensor, prior: float, *, loss: str = "logistic", gamma: float = 1.0, beta: float = 0.0
 ) -> Tensor:
     """The risk of PUSB (Kato et al. 2019): as `nnpu_loss`, the turned part being the value too."""
-    positive, wrong, unlabelled = risks(g, labelled, loss)
-    negative = unlabelled - prior * wrong
-    return -gamma * negative if negative.item() < -beta else prior * positive + negative
+    positive, negative = _parts(g, labelled, prior, loss)
+    return -gamma * negative if negative.item() < -beta else positive + negative
 
 
 class _RiskModule(nn.Module):

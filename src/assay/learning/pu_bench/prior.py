@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from typing import Any
 
@@ -125,7 +126,8 @@ def resolve_prior(prior: Any, X: NDArray, s: NDArray, groups: NDArray | None, se
         from sklearn.base import clone
 
         model: Any = clone(prior) if hasattr(prior, "get_params") else prior
-        value = model.fit(X, s).prior_
+        takes_groups = "groups" in inspect.signature(model.fit).parameters
+        value = (model.fit(X, s, groups=groups) if takes_groups else model.fit(X, s)).prior_
     elif callable(prior):
         value = prior(X, s)
     else:

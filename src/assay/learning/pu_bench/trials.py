@@ -118,8 +118,9 @@ def _configure(model: Any, settings: Mapping[str, Any], how: Configuration, prio
         chosen["prior"] = prior
     if "selection" in known and settings["selection"] != "own":
         of = {"pa": f"pa_{how.scenario}", "pauc": "pauc", "f1": "f1", "last": "last"}[settings["selection"]]
-        # The oracle learns from classes, of which there is no proxy.
-        chosen["selection"] = "last" if getattr(model, "supervision", "pu") == "true" and of != "f1" else of
+        # The oracle learns from classes, of which there is no proxy: it has its own clean rows.
+        oracle = getattr(model, "supervision", "pu") == "true"
+        chosen["selection"] = "f1" if oracle and of != "last" else of
     model.set_params(**chosen)
 
 

@@ -30,7 +30,10 @@ SELECTIONS = ("last", "pa_case_control", "pa_single", "pauc", "f1")
 
 @dataclass(slots=True)
 class Problem:
-    """Tensors of one fit: training rows, rows held out by label (or None), clean rows (or None)."""
+    """Tensors of one fit: training rows, rows held out by label (or None), clean rows (or None).
+
+    ``groups`` are equal for copies of one row; None = every row is its own.
+    """
 
     x: Tensor
     labelled: Tensor
@@ -38,6 +41,7 @@ class Problem:
     generator: torch.Generator
     held: tuple[Tensor, NDArray] | None = None
     clean: tuple[Tensor, NDArray] | None = None
+    groups: NDArray | None = None
 
     @property
     def of_l(self) -> Tensor:
@@ -94,7 +98,8 @@ class PUNet(ClassifierMixin, BaseEstimator):
         ``adam``, ``adamw`` or ``sgd`` (Nesterov, momentum 0.9).
     selection
         Which epoch's weights are kept: ``last``; the best proxy accuracy (``pa_case_control``, ``pa_single``) or proxy
-        AUC (``pauc``) on held-out rows with their labels s; ``f1`` on clean rows, which an oracle has.
+        AUC (``pauc``) on held-out rows with their labels s; ``f1`` on clean rows, which an oracle has (it sets a
+        part of its own aside where none are given).
     validation_fraction
         Of the sources held out for a proxy.
     patience
@@ -160,24 +165,29 @@ class PUNet(ClassifierMixin, BaseEstimator):
         self.prior_ = resolve_prior(self.prior, x, labelled.astype(int), groups, seed) if self.needs_prior else np.nan
         rows = np.arange(len(x))
         held = None
-        if self.selection in ("pa_case_control", "pa_single", "pauc"):
+        own = self.selection == "f1" and clean is None and self.supervision == "true"
+        spare = None
+        if own or self.selection in ("pa_case_control", "pa_single", "pauc"):
             folds = max(2, round(1 / self.validation_fraction))
             # The labelled rows decide: with few of them a tenth would be none.
             folds = min(folds, max(2, int(labelled.sum())))
             out = fold_of(labelled, folds, groups, np.random.default_rng(seed)) == 0
             if labelled.sum() > 1 and labelled[out].any() and labelled[~out].any() and (~labelled[~out]).any():
-                rows, held = rows[~out], (self._tensor(x[out]), np.where(labelled[out], 1, -1))
-        spare = None
+                rows, kept = rows[~out], self._tensor(x[out])
+                if own:  # the oracle's labels are the classes
+                    spare = (kept, labelled[out].astype(int))
+                else:
+                    held = (kept, np.where(labelled[out], 1, -1))
         if clean is not None:
             spare = (self._tensor(np.asarray(clean[0], np.float32)), (np.asarray(clean[1]) == 1).astype(int))
-        if self.selection == "f1" and spare is None:
+        if self.selection == "f1" and spare is None and not own:
             raise BadInput("selection='f1' is the oracle's: give fit(..., clean=(X, y)) with true classes.")
         self.history_: list[dict[str, Any]] = []
         self.best_epoch_, self.seconds_, self.seconds_to_best_ = 0, 0.0, 0.0
         with seeded(seed, self.device) as generator:
             problem = Problem(
                 self._tensor(x[rows]), torch.from_numpy(labelled[rows]).to(self.device), float(self.prior_), generator,
-                held, spare,
+                held, spare, None if groups is None else groups[rows],
             )  # fmt: skip
             self._fit(problem)
         self.threshold_ = 0.0

@@ -166,16 +166,58 @@ def grow(x, labelled, prior, max_depth, min_leaf, tried, logistic, upu, seed):  
     return feature[:nodes], cut[:nodes], left[:nodes], right[:nodes], vote[:nodes], value[:nodes]
 
 
+LANES = 16
+"""Rows that go down a tree side by side."""
+
+
 @njit(cache=True)
-def descend(x, starts, feature, cut, left, right, vote, value):  # type: ignore[no-untyped-def]
-    """(n, 2): votes for positive and the sum of leaf values over trees."""
-    out = np.zeros((len(x), 2), np.float64)
+def descend(x, width, starts, feature, cut, left, vote, value):  # type: ignore[no-untyped-def]
+    """(n, 2): votes for positive and the sum of leaf values over trees.
+
+    ``x`` is flat, row after row. A leaf leads to itself, and a right child follows its left one: a step down is then
+    arithmetic without a branch to guess wrong, and the steps of several rows overlap. Unsigned indices spare the check
+    for negative ones.
+    """
+    n = len(x) // width
+    out = np.zeros((n, 2), np.float64)
+    node = np.zeros(LANES, np.uint32)
+    at = np.zeros(LANES, np.uint64)
     for tree in range(len(starts) - 1):
-        base = starts[tree]
-        for row in range(len(x)):
-            node = base
-            while feature[node] >= 0:
-                node = base + (left[node] if x[row, feature[node]] <= cut[node] else right[node])
-            out[row, 0] += vote[node]
-            out[row, 1] += value[node]
+        root = np.uint32(starts[tree])
+        for first in range(0, n, LANES):
+            rows = min(LANES, n - first)
+            for k in range(LANES):
+                node[k] = root
+                # Lanes beyond the last row follow it: nobody reads them.
+                at[k] = np.uint64(min(first + k, n - 1) * width)
+            moved = np.uint32(1)
+            while moved:
+                moved = np.uint32(0)
+                for k in range(LANES):
+                    here = node[k]
+                    there = left[here] + np.uint32(x[at[k] + np.uint64(feature[here])] > cut[here])
+                    moved |= here ^ there
+                    node[k] = there
+            for k in range(rows):
+                out[first + k, 0] += vote[node[k]]
+                out[first + k, 1] += value[node[k]]
     return out
+
+
+def flattened(trees):  # type: ignore[no-untyped-def]
+    """Trees of `grow` one after the other, as `descend` takes them: (starts, feature, cut, left, vote, value)."""
+    starts = np.cumsum([0, *(len(tree[0]) for tree in trees)])
+    feature, cut, left, _, vote, value = (np.concatenate([tree[part] for tree in trees]) for part in range(6))
+    leaf = feature < 0
+    # x <= cut for a float32 x exactly where x <= the largest float32 that is not above the cut.
+    low = cut.astype(np.float32)
+    low = np.where(low > cut, np.nextafter(low, np.float32(-np.inf)), low)
+    home = np.repeat(starts[:-1], np.diff(starts))
+    return (
+        starts,
+        np.where(leaf, 0, feature).astype(np.uint32),
+        np.where(leaf, np.float32(np.inf), low),
+        np.where(leaf, np.arange(len(leaf)), left + home).astype(np.uint32),
+        vote,
+        value,
+    )

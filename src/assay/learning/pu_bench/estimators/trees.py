@@ -74,7 +74,7 @@ class PUETClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X: ArrayLike, s: ArrayLike, *, source_index: ArrayLike | None = None) -> Any:
         """Grow the trees; rows of more axes than one are flattened. See `PUNet.fit`."""
-        from assay.learning.pu_bench.estimators.growing import grow
+        from assay.learning.pu_bench.estimators.growing import flattened, grow
 
         x, labels = _validated(self, X, s, dtype=np.float32, allow_nd=True, ensure_min_samples=2)
         self.classes_, labelled = check_labels(labels)
@@ -95,8 +95,7 @@ class PUETClassifier(ClassifierMixin, BaseEstimator):
             )
             for tree_seed in np.random.SeedSequence(seed).generate_state(self.n_estimators, np.uint64)
         ]  # fmt: skip
-        starts = np.cumsum([0, *(len(tree[0]) for tree in self.trees_)])
-        self._forest = (starts, *(np.concatenate([tree[part] for tree in self.trees_]) for part in range(6)))
+        self._forest = flattened(self.trees_)
         return self
 
     def _descend(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -104,7 +103,7 @@ class PUETClassifier(ClassifierMixin, BaseEstimator):
 
         check_is_fitted(self)
         x = _validated(self, X, dtype=np.float32, allow_nd=True, reset=False)
-        return descend(np.ascontiguousarray(x.reshape(len(x), -1)), *self._forest)
+        return descend(np.ascontiguousarray(x).ravel(), x[0].size, *self._forest)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Share of trees that vote positive, less a half, (n,)."""
