@@ -339,3 +339,69 @@ def test_torch_items_carry_masks_lengths_and_targets():
     assert bool(batch["mask"].all())
     assert batch["times"].tolist() == [[0.0, 2.0], [0.0, 1.0]]
     assert batch["values"].dtype == torch.float64
+
+
+def rows_of(n):
+    return [
+        {"ts_id": f"s{i % 7}", "signal_id": "xy"[i % 2], "time_id": (i * 37) % 1000, "value_id": i / 8, "label": i % 7}
+        for i in range(n)
+    ]
+
+
+@pytest.mark.parametrize("size", [1, 7, 100, 10_000])
+def test_the_size_of_chunks_does_not_matter(tmp_path, monkeypatch, size):
+    frame = pl.DataFrame(rows_of(300)).unique(["ts_id", "signal_id", "time_id"], maintain_order=True)
+    frame.write_csv(tmp_path / "a.csv")
+    frame.write_parquet(tmp_path / "a.parquet")
+    options = {"dims": {"ts_id": ["label"]}, "time_index_as_datetime": False}
+    whole = readers.from_long(frame, **options)
+    monkeypatch.setattr(readers, "_CHUNK", size)
+    monkeypatch.setattr(readers, "_ROWS", size)
+    for array in (
+        readers.read_csv(tmp_path / "a.csv", **options),
+        readers.read_parquet(tmp_path / "a.parquet", **options),
+        readers.read_csv(tmp_path / "a.csv", reader_fun=lambda paths: iter(frame.to_dicts()), **options),
+        readers.read_csv(tmp_path / "a.csv", reader_fun=lambda paths: frame.iter_slices(size), **options),
+        readers.read_csv(tmp_path / "a.csv", reader_fun=lambda paths: frame.lazy(), **options),
+    ):
+        assert (array.coords == whole.coords).all()
+        assert (array.data == whole.data).all()
+        assert array.ts_id.tolist() == whole.ts_id.tolist()
+        assert array.time_id.tolist() == whole.time_id.tolist()
+        assert array.static["label"][1].tolist() == list(range(7))
+
+
+def test_faults_that_only_several_chunks_show_are_found(monkeypatch):
+    monkeypatch.setattr(readers, "_ROWS", 2)
+    rows = rows_of(14)
+
+    def read(changed):
+        return readers.read_csv(
+            __file__, dims={"ts_id": ["label"]}, reader_fun=lambda paths: changed, time_index_as_datetime=False
+        )
+
+    assert read(rows).nnz == 14
+    with pytest.raises(DataError, match="'label' is not static: ts_id 's0' has the values 0 and 5"):
+        read([*rows, {**rows[7], "label": 5, "time_id": 5000}])
+    with pytest.raises(DataError, match="'ts_id' mixes number and text"):
+        read([*rows, {**rows[0], "ts_id": 3}])
+    with pytest.raises(DataError, match="'ts_id' has no value in row 15"):
+        read([*rows, {**rows[0], "ts_id": None}])
+    with pytest.raises(DataError, match="Two values at ts_id s0"):
+        read([*rows, rows[0]])
+    with pytest.raises(DataError, match="no row"):
+        read([])
+
+
+def test_a_column_whose_type_shows_late_is_read_all_the_same(tmp_path):
+    lines = ["ts_id,signal_id,time_id,value_id", *(f"a,x,{i},{i}" for i in range(10_500)), "a,x,10500.5,0.25"]
+    (tmp_path / "late.csv").write_text("\n".join(lines))
+    array = readers.read_csv(tmp_path / "late.csv", time_index_as_datetime=False)
+    assert array.nnz == 10_501
+    assert array.time_id[-1] == 10500.5
+    (tmp_path / "late.csv").write_text("\n".join([*lines, "a,x,10501,NA", "a,x,10502,?"]))
+    array = readers.read_csv(tmp_path / "late.csv", time_index_as_datetime=False)
+    assert (array.nnz, len(array.time_id)) == (10_501, 10_503)
+    (tmp_path / "late.csv").write_text("\n".join([*lines, "a,x,10501,much"]))
+    with pytest.raises(DataError, match="row 10502: value 'much' is no number"):
+        readers.read_csv(tmp_path / "late.csv", time_index_as_datetime=False)
