@@ -135,7 +135,7 @@ def test_several_classes_by_top_label_and_class_by_class():
     ("call", "words"),
     [
         (lambda y, p: sc.ece(y, p, bins=0), "bins=0"),
-        (lambda y, p: sc.ece(y, p, strategy="weight"), "'width' or 'mass'"),
+        (lambda y, p: sc.ece(y, p, strategy="weight"), "'width', 'mass' or 'quantile'"),
         (lambda y, p: sc.ece(y, p, norm="l3"), "'l1', 'l2' or 'max'"),
         (lambda y, p: sc.kernel_ce(y, p, kernel="box"), "'laplace' or 'gauss'"),
         (lambda y, p: sc.mmce(y, p, width=0), "width=0"),

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from assay.core.context import Context
 
 _ROOM = "assay.learning.smooth_calibration"
-SIZES = {"gauss": (200, 500, 1000, 2000), "xor": (200, 500, 1000, 2000), "breast_cancer": (100, 200, 400),
-         "digits": (100, 200)}  # fmt: skip
+_TOY = (200, 500, 1000, 2000)
+SIZES = {"gauss": _TOY, "separable": _TOY, "xor": _TOY, "breast_cancer": (100, 200, 400), "digits": (100, 200)}
 
 
 @runtime_checkable
@@ -69,7 +69,7 @@ class SmoothCalibration(Benchmark):
     Parameters
     ----------
     data
-        Data sets separated by commas: gauss, xor, breast_cancer, digits, custom.
+        Data sets separated by commas: gauss, separable, xor, breast_cancer, digits, custom.
     sizes
         Training sizes separated by commas; None = 200, 500, 1000, 2000 for the toys, 100, 200, 400 for breast cancer.
     stages

@@ -21,6 +21,7 @@ from assay.learning.smooth_calibration.staged import StagedBinaryClassifier
 
 Matrix = NDArray[np.float64]
 NOISE = 1e-3
+TOGETHER = 32
 
 
 class History:
@@ -110,6 +111,7 @@ class GradientBoostingCalibrated(StagedBinaryClassifier):
             psi = leaves[at]
             self.history_.add(target, g, gradient, float(np.mean(gradient * psi)) / self.bound)
             g = g - step * psi
+            self._note(target, g)
             self._trees.append(tree)
             self._leaves.append(leaves)
         self.stages_ = np.arange(1, self.n_stages + 1)
@@ -214,6 +216,7 @@ class KernelBoostingClassifier(StagedBinaryClassifier):
             size = self.learning_rate / norm if self.normalized and norm > 0 else self.learning_rate
             coef = coef - size * step
             g = g - size * moved
+            self._note(target, g)
             self._path[t] = coef
             self.rkhs_norm_[t] = np.sqrt(max(0.0, coef @ (coef if self._map is not None else g)))
         self.stages_ = np.arange(1, self.n_stages + 1)
@@ -231,8 +234,9 @@ class KernelBoostingClassifier(StagedBinaryClassifier):
     def staged_decision_function(self, X: ArrayLike) -> Iterator[Vector]:
         """Logits after each stage, shape (n,)."""
         features = self._features(X)
-        for coef in self._path:
-            yield features @ coef
+        # Matrix products of some stages at once read the kernel once for all of them.
+        for start in range(0, len(self._path), TOGETHER):
+            yield from (self._path[start : start + TOGETHER] @ features.T)
 
     def decision_function(self, X: ArrayLike) -> Vector:
         """Logits, shape (n,)."""

@@ -88,7 +88,7 @@ def two_sample_bound(log_covering: Covering, *, n: int, delta: float = 0.05) -> 
     """
     _positive(n=n)
     _share(delta)
-    radii = np.geomspace(1e-6, 1.0, 2001)
+    radii = np.geomspace(1e-9, 1.0, 4001)
     heights = np.sqrt(np.maximum([log_covering(float(e)) for e in radii], 0.0) / n)
     pieces = np.diff(radii) * (heights[1:] + heights[:-1]) / 2
     tail = np.concatenate([np.cumsum(pieces[::-1])[::-1], [0.0]])
@@ -127,6 +127,15 @@ def trees_stages_needed(*, start_loss: float, margin: float, error: float) -> in
     return int(np.ceil(start_loss / (2 * margin**2 * error**2)))
 
 
+def trees_samples_needed(*, c: float, margin: float, error: float) -> int:
+    """Samples after which the population error of boosted trees is of order ``error``: c gamma^-2 error^-4.
+
+    The paper's order, without its logarithms; c is not specified.
+    """
+    _positive(c=c, margin=margin, error=error)
+    return int(np.ceil(c / (margin**2 * error**4)))
+
+
 def trees_population_bound(
     *, training: float, c2: float, c3: float, step: float, stages: int, depth: int, n: int, features: int,
     delta: float = 0.05,
@@ -153,10 +162,25 @@ def kernel_training_bound_paper(*, start_loss: float, margin: float, step: float
     return float(np.sqrt(start_loss / (step * stages)) / margin)
 
 
+def kernel_stages_needed(*, start_loss: float, margin: float, step: float, error: float) -> int:
+    """Plain steps after which `kernel_training_bound` is at most ``error``: 2 L0 / (w gamma^2 error^2)."""
+    _positive(start_loss=start_loss, margin=margin, step=step, error=error)
+    return int(np.ceil(2 * start_loss / (step * margin**2 * error**2)))
+
+
 def kernel_norm_bound(*, start_loss: float, step: float, stages: int) -> float:
     """RKHS norm after T plain steps: at most sqrt(2 L0 w T) (Cauchy-Schwarz on the steps)."""
     _positive(start_loss=start_loss, step=step, stages=stages)
     return float(np.sqrt(2 * start_loss * step * stages))
+
+
+def kernel_population_bound(
+    *, training: float, c2: float, start_loss: float, step: float, stages: int, n: int, kappa: float = 1.0,
+    delta: float = 0.05,
+) -> float:  # fmt: skip
+    """Population smCE of kernel boosting: training term + Theorem 2 on the ball of `kernel_norm_bound`."""
+    radius = kernel_norm_bound(start_loss=start_loss, step=step, stages=stages)
+    return training + population_bound(rademacher_rkhs(radius=radius, kappa=kappa, n=n), n=n, c2=c2, delta=delta)
 
 
 def network_training_bound(
@@ -165,6 +189,21 @@ def network_training_bound(
     """Mean squared L1 gradient of a two-layer network: K1 / (gamma^2 T) (m^(2 beta - 1) / w + K2)."""
     _positive(margin=margin, stages=stages, step=step, units=units)
     return k1 / (margin**2 * stages) * (units ** (2 * beta - 1) / step + k2)
+
+
+def network_stages_needed(*, c: float, margin: float, error: float) -> int:
+    """Steps of a two-layer network with beta = 0 for an error of order ``error``: c gamma^-2 error^-1 ln^2(1 / error).
+
+    The paper's order; c is not specified. Samples are of order error^-2: `network_samples_needed`.
+    """
+    _positive(c=c, margin=margin, error=error)
+    return int(np.ceil(c / (margin**2 * error) * np.log(1 / error) ** 2))
+
+
+def network_samples_needed(*, c: float, error: float) -> int:
+    """Samples of a two-layer network with beta = 0 for an error of order ``error``: c error^-2, without logarithms."""
+    _positive(c=c, error=error)
+    return int(np.ceil(c / error**2))
 
 
 def network_descent_bound(

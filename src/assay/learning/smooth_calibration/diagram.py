@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from assay.core.errors import UsageError
-from assay.learning.smooth_calibration.exact import Witness, smooth_ce
+from assay.learning.smooth_calibration.exact import smooth_ce
 from assay.learning.smooth_calibration.inputs import paired
 from assay.learning.smooth_calibration.measures import bins_of
-
-CURVE = 101
-
-
-def curve(witness: Witness, points: int = CURVE) -> list[dict[str, float]]:
-    """The witness on an even grid between the smallest and the largest prediction: ``at`` and ``witness``."""
-    at = np.linspace(witness.points[0], witness.points[-1], points)
-    return [{"at": float(u), "witness": float(h)} for u, h in zip(at, witness(at), strict=True)]
+from assay.learning.smooth_calibration.tracing import WITNESS_POINTS, curve
 
 
 def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15, title: str = "") -> dict[str, Any]:
-    """Vega-Lite specification: observed against predicted frequency in bins of equal mass, isotonic curve, and below it
-    the witness.
+    """Vega-Lite specification: observed against predicted frequency in quantile bins, isotonic curve, and below it the
+    witness.
 
     Where the witness is above 0 the predictor is too low, where below 0 too high; the shaded product of witness and
     residual sums to the smooth calibration error.
@@ -33,14 +28,14 @@ def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15,
 
     y, p = paired(y_true, y_prob)
     value, witness = smooth_ce(y, p, return_witness=True)
-    held = bins_of(y, p, bins=bins, strategy="mass")
+    held = bins_of(y, p, bins=bins, strategy="quantile")
     error = np.sqrt(held.observed * (1 - held.observed) / held.counts)
     marks = [
         {"predicted": float(f), "observed": float(o), "low": float(max(0, o - 2 * e)), "high": float(min(1, o + 2 * e)),
          "samples": int(n)}
         for f, o, e, n in zip(held.predicted, held.observed, error, held.counts, strict=True)
     ]  # fmt: skip
-    grid = np.linspace(p.min(), p.max(), CURVE)
+    grid = np.linspace(p.min(), p.max(), WITNESS_POINTS)
     smooth = IsotonicRegression(out_of_bounds="clip").fit(p, y).predict(grid)
     line = [{"predicted": float(u), "observed": float(v)} for u, v in zip(grid, smooth, strict=True)]
     unit = {"type": "quantitative", "scale": {"domain": [0, 1]}}
@@ -77,6 +72,43 @@ def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15,
         "title": {"text": title or "Reliability", "subtitle": f"smooth calibration error {value:.4g}, n = {len(y)}"},
         "vconcat": [upper, lower],
     }
+
+
+def witness_map(rows: Iterable[Mapping[str, Any]], *, title: str = "") -> dict[str, Any]:
+    """Vega-Lite specification of how the witness moves during training: stage by predicted probability, colour by
+    witness (blue: predictions are too low there, red: too high).
+
+    Parameters
+    ----------
+    rows
+        ``t``, ``at``, ``witness`` of `witness_trace` or of a `StopRule` that keeps witnesses.
+    """
+    held = list(_cells(list(rows)))
+    if not held:
+        raise UsageError("There is no witness to draw; trace at least one stage.")
+    probability = {"type": "quantitative", "scale": {"domain": [0, 1]}, "title": "predicted probability"}
+    return {
+        "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
+        "description": "Witness of the smooth calibration error, stage by stage",
+        "title": title or "Witness by stage", "width": 460, "height": 260,
+        "data": {"values": held},
+        "mark": {"type": "rect"},
+        "encoding": {
+            "x": {"field": "t", "type": "quantitative", "title": "stage", "scale": {"nice": False}},
+            "x2": {"field": "until"},
+            "y": {"field": "at", **probability}, "y2": {"field": "end"},
+            "color": {"field": "witness", "type": "quantitative", "scale": {"scheme": "redblue", "domain": [-1, 1]}},
+        },
+    }  # fmt: skip
+
+
+def _cells(rows: list[Mapping[str, Any]]) -> Iterable[dict[str, Any]]:
+    """Rectangles: each stage until the next one kept, each point of its curve until the next one."""
+    stages = sorted({int(row["t"]) for row in rows})
+    until = dict(pairwise([*stages, stages[-1] + 1])) if stages else {}
+    for this, following in pairwise(rows):
+        if this["t"] == following["t"]:
+            yield {**this, "end": following["at"], "until": until[int(this["t"])]}
 
 
 def save_diagram(spec: dict[str, Any], path: Path) -> None:

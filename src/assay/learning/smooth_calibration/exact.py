@@ -202,8 +202,18 @@ class _Solution:
         return moved[self.index] * part - each * slope * self.h[self.index]
 
 
+def witness_of_points(points: Vector, residuals: Vector) -> tuple[float, Witness]:
+    """Error and witness of residuals already summed at distinct predictions in order, both of shape (m,)."""
+    found = _solve_points(points, residuals, np.arange(len(points)), 1.0)
+    return found.value, found.witness()
+
+
 def _solve(u: Vector, residual: Vector, each: Vector, lipschitz: float) -> _Solution:
     points, residuals, index = merge_ties(u, residual * each, np.argsort(u))
+    return _solve_points(points, residuals, index, lipschitz)
+
+
+def _solve_points(points: Vector, residuals: Vector, index: NDArray[np.int64], lipschitz: float) -> _Solution:
     s = np.concatenate(([0.0], np.cumsum(residuals)))
     value, h, flow = lipschitz_chain(residuals, s, lipschitz * np.diff(points), np.argsort(s))
     return _Solution(value, points, residuals, h, flow, index, lipschitz)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from assay.core.errors import UsageError, unknown_name
 
-NAMES = ("gauss", "xor", "breast_cancer", "digits", "custom")
+NAMES = ("gauss", "separable", "xor", "breast_cancer", "digits", "custom")
 
 
 def chosen(data: str, sizes: str | None, usual: Mapping[str, Sequence[int]], file: str | None) -> list[tuple[str, int]]:

@@ -13,6 +13,8 @@ from assay.learning.smooth_calibration.exact import smooth_ce
 from assay.learning.smooth_calibration.inputs import Vector, paired
 
 Measure = Callable[[Vector, Vector], float]
+# Twice the Rademacher complexity of the test functions times sqrt n; see `margin`.
+_COMPLEXITY = 2.0 + float(np.sqrt(2.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +86,71 @@ def calibration_test(
 
 def margin(n: int, *, delta: float = 0.05) -> float:
     """Half-width with |smooth_ce(sample) - smooth_ce(population)| <= it with probability 1 - delta, for any fixed
-    predictor.
+    predictor: (2 + sqrt 2 + sqrt(2 ln(1 / delta))) / sqrt n. No assumption.
 
-    Chaining over 1-Lipschitz functions on [0, 1] and bounded differences (one sample moves the value by at most 2 / n):
-    2 Rad + sqrt(2 ln(2 / delta) / n), with 2 Rad = inf over e of 8 e + 24 int_e^1 sqrt(ln N(e') / n) de' and the
-    covering number N(e) <= (2 / e + 1) 3^(1 / e). Loose by constants; no assumption.
+    Bounded differences (one sample moves the value by at most 2 / n) around twice the Rademacher complexity. That is at
+    most (1 + 1 / sqrt 2) / sqrt n: a test function is h(1/2) plus the integral of its slope from 1/2, so its signed sum
+    is at most the absolute signed sum of all samples plus the integral over t of those beyond t, and the root mean
+    squares of these are sqrt n times 1, sqrt P(p < t) below 1/2 and sqrt P(p > t) above.
     """
-    from assay.learning.smooth_calibration.bounds import two_sample_bound
-
     if n < 1 or not 0 < delta < 1:
         raise UsageError(f"margin needs n >= 1 and delta between 0 and 1; got n={n}, delta={delta:g}.")
-    chained = two_sample_bound(lambda e: float(np.log(2 / e + 1) + np.log(3) / e), n=n, delta=delta)
-    slack = 2 * np.sqrt(np.log(1 / delta) / n)
-    return float(chained - slack + np.sqrt(2 * np.log(2 / delta) / n))
+    return float((_COMPLEXITY + np.sqrt(2 * np.log(1 / delta))) / np.sqrt(n))
+
+
+@dataclass(frozen=True, slots=True)
+class DistanceTest:
+    """Verdict of `distance_test`.
+
+    Attributes
+    ----------
+    value, threshold
+        The smooth error, and what it must exceed for ``far``.
+    far
+        Whether the predictor is declared far from calibration.
+    sure
+        Whether there are ``needed`` samples, with which either verdict errs with probability delta at most.
+    """
+
+    value: float
+    threshold: float
+    far: bool
+    sure: bool
+    needed: int
+
+
+def distance_test(
+    y_true: ArrayLike, y_prob: ArrayLike, *, distance: float, tolerance: float = 0.0, delta: float = 0.05
+) -> DistanceTest:
+    """Is the predictor within ``tolerance`` of calibration, or at least ``distance`` away from it?
+
+    Distances are lower distances to calibration. smooth_ce is at most twice, at least half of it, so the sample's error
+    is compared with the middle between 2 tolerance and distance / 2; with O((distance / 2 - 2 tolerance)^-2) samples,
+    the best possible rate, `margin` separates the two. Between the two either verdict is right.
+
+    Parameters
+    ----------
+    distance
+        Above 4 tolerance, at most 1.
+    tolerance
+        0: is it calibrated perfectly?
+    delta
+        Probability of error allowed to either verdict.
+
+    References
+    ----------
+    Hu, Jambulapati, Tian and Yang 2024, "Testing calibration in nearly-linear time", arXiv 2402.13187.
+    """
+    y, p = paired(y_true, y_prob)
+    if not 0 <= 4 * tolerance < distance <= 1:
+        raise UsageError(
+            f"distance={distance:g} with tolerance={tolerance:g} cannot be tested; distance is at most 1 and "
+            "more than 4 times the tolerance."
+        )
+    value, room = smooth_ce(y, p), (distance / 2 - 2 * tolerance) / 2
+    needed = int(np.ceil((margin(1, delta=delta) / room) ** 2))
+    threshold = 2 * tolerance + room
+    return DistanceTest(value, threshold, value > threshold, len(y) >= needed, needed)
 
 
 def _check(level: float, draws: int) -> None:

@@ -11,6 +11,7 @@ from scipy.special import expit
 from assay.core.errors import DataError
 
 Vector = NDArray[np.float64]
+ROUNDING = 1e-5
 
 
 def vector(values: ArrayLike, name: str) -> Vector:
@@ -52,7 +53,9 @@ def probabilities(values: ArrayLike, name: str = "y_prob") -> Vector:
     found = vector(values, name)
     if found.min() < 0 or found.max() > 1:
         at = int(np.flatnonzero((found < 0) | (found > 1))[0])
-        raise DataError(f"{name}[{at}] is {found[at]:g}, outside [0, 1]; for logits use smooth_ce_logit.")
+        near = min(abs(found[at]), abs(found[at] - 1)) < ROUNDING
+        hint = "clip what rounding took out of [0, 1]" if near else "for logits use smooth_ce_logit"
+        raise DataError(f"{name}[{at}] is {float(found[at])!r}, outside [0, 1]; {hint}.")
     return found
 
 

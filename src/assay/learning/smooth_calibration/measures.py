@@ -1,4 +1,4 @@
-"""Other measures of calibration: binned, kernel and smoothed errors, proper scores and their parts, several classes."""
+"""Other measures of calibration: binned, kernel and smoothed errors, proper scores and their parts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import DataError, MissingExtra, UsageError
 from assay.learning.smooth_calibration.chains import laplace_sum
-from assay.learning.smooth_calibration.exact import smooth_ce
-from assay.learning.smooth_calibration.inputs import Vector, logit_of, paired
+from assay.learning.smooth_calibration.exact import smooth_ce, smooth_ce_logit
+from assay.learning.smooth_calibration.inputs import Vector, expit, log_loss_of_logits, logit_of, logits, paired
 
-Strategy = Literal["width", "mass"]
+Strategy = Literal["width", "mass", "quantile"]
 Norm = Literal["l1", "l2", "max"]
 Kernel = Literal["laplace", "gauss"]
 BLOCK = 2048
@@ -43,7 +43,8 @@ def bins_of(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15, strategy: S
         Number of bins; more than samples leaves some empty, which are left out.
     strategy
         ``width``: [0, 1] in equal parts, the last closed. ``mass``: sorted samples in runs of equal size (the first
-        ones larger by one), ties in the order given.
+        ones larger by one), ties in the order given: with many equal predictions the order of the samples decides.
+        ``quantile``: between quantiles of the predictions, equal ones always together, so bins may be uneven.
     """
     y, p = paired(y_true, y_prob)
     if bins < 1:
@@ -58,8 +59,11 @@ def bins_of(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15, strategy: S
         for number, part in enumerate(parts):
             of[part] = number
         edges = np.array([p[parts[0][0]], *(p[part[-1]] for part in parts)])
+    elif strategy == "quantile":
+        edges = np.asarray(np.quantile(p, np.linspace(0, 1, bins + 1)), np.float64)
+        of = np.searchsorted(edges[1:-1], p)
     else:
-        raise UsageError(f"strategy={strategy!r} is not a way of binning; write 'width' or 'mass'.")
+        raise UsageError(f"strategy={strategy!r} is not a way of binning; write 'width', 'mass' or 'quantile'.")
     counts = np.bincount(of)
     held = counts > 0
     n = counts[held]
@@ -212,30 +216,8 @@ def decompose(y_true: ArrayLike, y_prob: ArrayLike, *, score: Literal["brier", "
     return Parts(whole, whole - refinement, refinement, uncertainty - refinement, uncertainty)
 
 
-def top_label(y_true: ArrayLike, proba: ArrayLike) -> tuple[Vector, Vector]:
-    """(was the top class right, its probability): several classes as a binary problem of confidence.
-
-    Parameters
-    ----------
-    y_true
-        Class numbers 0 ... c - 1, shape (n,).
-    proba
-        Shape (n, c), rows sum to 1.
-    """
-    y, rows = _classes(y_true, proba)
-    best = rows.argmax(axis=1)
-    return (best == y).astype(float), rows[np.arange(len(y)), best]
-
-
-def classwise_smooth_ce(y_true: ArrayLike, proba: ArrayLike) -> Vector:
-    """Smooth calibration error of each class against the rest, shape (c,). Canonical calibration is out of scope."""
-    y, rows = _classes(y_true, proba)
-    return np.array([smooth_ce(y == k, rows[:, k]) for k in range(rows.shape[1])])
-
-
 def all_measures(y_true: ArrayLike, y_prob: ArrayLike, *, rng: np.random.Generator) -> dict[str, float]:
     """Every measure of this room that needs no linear programme, by name; ``rng`` draws the shifts of interval_ce."""
-    from assay.learning.smooth_calibration.exact import smooth_ce_logit
     from assay.learning.smooth_calibration.postprocess import post_processing_gap, post_processing_gap_logit
 
     y, p = paired(y_true, y_prob)
@@ -247,6 +229,7 @@ def all_measures(y_true: ArrayLike, y_prob: ArrayLike, *, rng: np.random.Generat
         "smece": smece(y, p),
         "ece_15_width": ece(y, p),
         "ece_15_mass": ece(y, p, strategy="mass"),
+        "ece_15_quantile": ece(y, p, strategy="quantile"),
         "ece_15_l2": ece(y, p, norm="l2"),
         "mce_15": ece(y, p, norm="max"),
         "ece_15_debiased": ece_debiased(y, p) if len(y) > 15 else float("nan"),
@@ -265,6 +248,24 @@ def all_measures(y_true: ArrayLike, y_prob: ArrayLike, *, rng: np.random.Generat
     }
 
 
+def measure(y_true: ArrayLike, logit: ArrayLike, *, smoothed: bool = True) -> dict[str, float]:
+    """The columns of a trace for one set of logits; ``smoothed=False`` leaves out smECE, the slow one."""
+    y, g = paired(y_true, logit, logits)
+    p = expit(g)
+    residual = p - y
+    found = {
+        "loss": float(log_loss_of_logits(y, g).mean()),
+        "accuracy": float(np.mean((g > 0) == (y == 1))),
+        "grad_l1": float(np.abs(residual).mean()),
+        "grad_l2": float(np.sqrt((residual**2).mean())),
+        "smce": smooth_ce(y, p),
+        "smce_dual": smooth_ce_logit(y, g),
+        "ece15": ece(y, p),
+        "mmce": mmce(y, p),
+    }
+    return found | {"smece": smece(y, p)} if smoothed else found
+
+
 def _off_diagonal(p: Vector, r: Vector, kernel: Kernel, width: float) -> float:
     if width <= 0:
         raise UsageError(f"width={width:g} is not above 0; give the width of the kernel.")
@@ -278,17 +279,6 @@ def _off_diagonal(p: Vector, r: Vector, kernel: Kernel, width: float) -> float:
         rows = slice(start, start + BLOCK)
         total += float(r[rows] @ (np.exp(-0.5 * ((p[rows, None] - p[None, :]) / width) ** 2) @ r))
     return total - float(r @ r)
-
-
-def _classes(y_true: ArrayLike, proba: ArrayLike) -> tuple[NDArray[np.int64], Vector]:
-    rows, y = np.asarray(proba, float), np.asarray(y_true)
-    if rows.ndim != 2 or rows.shape[0] != len(y) or rows.shape[1] < 2:
-        raise DataError(f"proba has shape {rows.shape} for {len(y)} labels; give one row a sample, one column a class.")
-    if not np.isfinite(rows).all() or np.abs(rows.sum(axis=1) - 1).max() > 1e-5 or rows.min() < 0:
-        raise DataError("Rows of proba are probabilities that sum to 1; apply a softmax to logits first.")
-    if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= rows.shape[1]:
-        raise DataError(f"Labels are class numbers 0 to {rows.shape[1] - 1}; encode names first.")
-    return y.astype(np.int64), np.minimum(rows, 1.0)
 
 
 def _relplot() -> Any:

@@ -87,6 +87,7 @@ class TwoLayerNetClassifier(StagedBinaryClassifier):
             theta = theta - step * slope
             hidden = np.tanh(inputs @ theta.T)
             g = scale * hidden @ signs
+            self._note(target, g)
             before, loss = loss, float(log_loss_of_logits(target, g).mean())
             self.descended_ &= loss <= before - step / 2 * size**2 + 1e-12
             if t % every == 0 or t == self.n_stages:

@@ -8,12 +8,11 @@ import numpy as np
 
 from assay.core.benchmark import Outcome
 from assay.learning.smooth_calibration import data
-from assay.learning.smooth_calibration.diagram import curve
 from assay.learning.smooth_calibration.exact import smooth_ce, smooth_ce_logit
 from assay.learning.smooth_calibration.inputs import expit
-from assay.learning.smooth_calibration.measures import bins_of, brier
+from assay.learning.smooth_calibration.measures import bins_of, brier, measure
 from assay.learning.smooth_calibration.staged import staged_logits
-from assay.learning.smooth_calibration.tracing import measure, spread_stages
+from assay.learning.smooth_calibration.tracing import curve, spread_stages
 
 SCORES = ("smce", "smce_dual", "smece", "ece15", "mmce", "brier", "loss", "accuracy", "train_smce", "train_smce_dual",
           "train_grad_l1", "gap", "excess", "mean_grad_l1", "bound", "margin")  # fmt: skip
@@ -53,7 +52,7 @@ def train_and_measure(
     final = {part: next(row for row in reversed(rows) if row["split"] == part) for part in ("train", "test")}
     p = expit(test[-1][1])
     _, witness = smooth_ce(parts.y_test, p, return_witness=True)
-    held = bins_of(parts.y_test, p, strategy="mass")
+    held = bins_of(parts.y_test, p, strategy="quantile")
     history = getattr(model, "history_", None)
     known = {
         "mean_grad_l1": float(np.mean(history.grad_l1)) if history else float(np.mean(gradients)),

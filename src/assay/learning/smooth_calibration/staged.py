@@ -13,13 +13,21 @@ from sklearn.utils.validation import validate_data
 
 from assay.core.errors import UsageError
 from assay.learning.smooth_calibration.inputs import Vector, expit, logit_of
+from assay.learning.smooth_calibration.measures import measure
 
 
 class StagedBinaryClassifier(ClassifierMixin, BaseEstimator):
-    """What the three trainers share: checking, classes, and probabilities from logits."""
+    """What the three trainers share: checking, classes, probabilities from logits, and the trace of training.
+
+    Attributes
+    ----------
+    trace_ : list of dict
+        The training part after every stage: ``t``, ``split``, and the columns of `measure` without smECE.
+    """
 
     n_stages: int
     stages_: NDArray[np.int64]
+    trace_: list[dict[str, Any]]
 
     def _begin(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Vector]:
         if self.n_stages < 1:
@@ -32,7 +40,12 @@ class StagedBinaryClassifier(ClassifierMixin, BaseEstimator):
                              f"{len(self.classes_)} classes.")  # fmt: skip
         if len(self.classes_) < 2:
             raise ValueError("Training needs two classes; y has one class.")
+        self.trace_ = []
         return np.asarray(x), codes.astype(np.float64)
+
+    def _note(self, y: Vector, g: Vector) -> None:
+        """Add the stage just taken to ``trace_``."""
+        self.trace_.append({"t": len(self.trace_) + 1, "split": "train", **measure(y, g, smoothed=False)})
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to X of shape (n, d) and two classes."""
@@ -99,6 +112,9 @@ def logits_of(model: Any, X: ArrayLike) -> Vector:
         return _flat(model.decision_function(X))
     booster, library = booster_of(model)
     if library == "xgboost":
+        if booster is not model:
+            # The estimator knows its best iteration, the booster does not act upon it.
+            return _flat(model.predict(X, output_margin=True))
         return _flat(booster.predict(_dmatrix(booster, X), output_margin=True))
     if library == "lightgbm":
         return _flat(booster.predict(X, raw_score=True))

@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from assay.core.errors import DataError, UsageError
-from assay.learning.smooth_calibration.exact import smooth_ce, smooth_ce_logit
-from assay.learning.smooth_calibration.inputs import Vector, expit, log_loss_of_logits, logits, paired
-from assay.learning.smooth_calibration.measures import ece, mmce, smece
+from assay.learning.smooth_calibration.exact import Witness, smooth_ce
+from assay.learning.smooth_calibration.inputs import Vector, expit, labels
+from assay.learning.smooth_calibration.measures import measure
 from assay.learning.smooth_calibration.staged import staged_logits
 
+WITNESS_POINTS = 101
+KEYS = ("algo", "seed", "n", "t", "split")
 COLUMNS = ("loss", "accuracy", "grad_l1", "grad_l2", "smce", "smce_dual", "smece", "ece15", "mmce")
 Watched = Literal["loss", "accuracy", "grad_l1", "grad_l2", "smce", "smce_dual", "smece", "ece15", "mmce"]
-
-
-def measure(y_true: ArrayLike, logit: ArrayLike, *, smoothed: bool = True) -> dict[str, float]:
-    """The columns of a trace for one set of logits; ``smoothed=False`` leaves out smECE, the slow one."""
-    y, g = paired(y_true, logit, logits)
-    p = expit(g)
-    residual = p - y
-    found = {
-        "loss": float(log_loss_of_logits(y, g).mean()),
-        "accuracy": float(np.mean((g > 0) == (y == 1))),
-        "grad_l1": float(np.abs(residual).mean()),
-        "grad_l2": float(np.sqrt((residual**2).mean())),
-        "smce": smooth_ce(y, p),
-        "smce_dual": smooth_ce_logit(y, g),
-        "ece15": ece(y, p),
-        "mmce": mmce(y, p),
-    }
-    return found | {"smece": smece(y, p)} if smoothed else found
 
 
 def spread_stages(last: int, count: int) -> set[int]:
@@ -75,6 +60,76 @@ def trace(
     return rows
 
 
+def curve(witness: Witness, points: int = WITNESS_POINTS) -> list[dict[str, float]]:
+    """The witness on an even grid between the smallest and the largest prediction: ``at`` and ``witness``."""
+    at = np.linspace(witness.points[0], witness.points[-1], points)
+    return [{"at": float(u), "witness": float(h)} for u, h in zip(at, witness(at), strict=True)]
+
+
+def witness_trace(
+    model: Any, X: ArrayLike, y: ArrayLike, *, stages: Iterable[int] | None = None, points: int = WITNESS_POINTS
+) -> list[dict[str, float]]:
+    """The witness stage by stage: ``t``, ``at``, ``witness``; parameters as `trace`. Draw it with `witness_map`."""
+    target, wanted = labels(y, "y"), None if stages is None else set(stages)
+    rows: list[dict[str, float]] = []
+    for t, g in staged_logits(model, X):
+        if wanted is None or t in wanted:
+            rows += _witness_rows(t, target, g, points)
+    if not rows:
+        raise UsageError("None of the stages asked for is among the model's; leave stages out to see all.")
+    return rows
+
+
+def _witness_rows(t: int, y: ArrayLike, logit: ArrayLike, points: int) -> list[dict[str, float]]:
+    _, witness = smooth_ce(y, expit(np.asarray(logit, float)), return_witness=True)
+    return [{"t": t, **point} for point in curve(witness, points)]
+
+
+def save_traces(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write traces as Parquet: algo, seed, n, t, split, then the columns of `measure`; a row must have them all.
+
+    Raises
+    ------
+    DataError
+        A row lacks a column; the message names it.
+    """
+    import polars as pl
+
+    held = list(rows)
+    for number, row in enumerate(held):
+        missing = [c for c in (*KEYS, *COLUMNS) if c not in row]
+        if missing:
+            raise DataError(f"Row {number} of the traces has no {', '.join(missing)}; add it.")
+    kinds = {"algo": pl.String, "seed": pl.Int64, "n": pl.Int64, "t": pl.Int64, "split": pl.String}
+    pl.DataFrame(
+        {c: [row[c] for row in held] for c in (*KEYS, *COLUMNS)},
+        schema={**kinds, **dict.fromkeys(COLUMNS, pl.Float64)},
+    ).write_parquet(path)
+
+
+def read_traces(path: Path) -> list[dict[str, Any]]:
+    """Rows of `save_traces`, checked: every column is there, calibration errors and shares lie in [0, 1].
+
+    Raises
+    ------
+    DataError
+        A missing column, or a value outside its range; the message names the row.
+    """
+    from assay.core.datasets import read_table
+
+    frame = read_table(path)
+    missing = [c for c in (*KEYS, *COLUMNS) if c not in frame.columns]
+    if missing:
+        raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(frame.columns)}.")
+    rows = frame.select(*KEYS, *COLUMNS).to_dicts()
+    for number, row in enumerate(rows):
+        for column in COLUMNS:
+            value = row[column]
+            if value is None or not 0 <= value <= (np.inf if column == "loss" else 1):
+                raise DataError(f"{path}, row {number + 1}, column {column}: {value!r} is outside its range.")
+    return rows
+
+
 def best_stage(rows: Iterable[dict[str, Any]], on: Watched = "smce") -> int:
     """Stage of a trace at which ``on`` is best; the earliest among equals."""
     found = list(rows)
@@ -92,23 +147,29 @@ class StopRule:
 
     Attributes
     ----------
+    witness_points
+        Points of the witness kept a stage, for `witness_map`; 0 = none.
     best_stage, best_value
         Where it was best so far; 0 and infinity before the first stage.
-    rows
+    rows, witnesses
         The trace so far.
     """
 
     on: Watched = "smce"
     patience: int = 20
     tolerance: float = 0.0
+    witness_points: int = 0
     best_stage: int = 0
     best_value: float = float("inf")
     rows: list[dict[str, Any]] = field(default_factory=list)
+    witnesses: list[dict[str, float]] = field(default_factory=list)
 
     def update(self, t: int, y: ArrayLike, logit: ArrayLike) -> bool:
         """Note a stage; whether to stop."""
         row = {"t": t, **measure(y, logit, smoothed=self.on == "smece")}
         self.rows.append(row)
+        if self.witness_points:
+            self.witnesses += _witness_rows(t, y, logit, self.witness_points)
         value = -row[self.on] if self.on == "accuracy" else row[self.on]
         if value < self.best_value - self.tolerance:
             self.best_stage, self.best_value = t, value
