@@ -13,22 +13,22 @@ PEGS = "ABC"
 class TowerOfHanoi(Game):
     """All disks start on A and have to stand on C. At the turn limit: disks on C / disks."""
 
-    levels = {"easy": {"disks": 3, "max_turns": 10}, "hard": {"disks": 5, "max_turns": 35}}
+    levels = {"easy": {"num_disks": 3, "max_turns": 10}, "hard": {"num_disks": 5, "max_turns": 35}}
     pattern = boxed(r"([A-Ca-c])\s*,?\s*([A-Ca-c])")
     answer_hint = "Give your move as \\boxed{FROM TO}, for example \\boxed{A C}."
     saved = ("pegs",)
-    disks: int
+    num_disks: int
 
     def check(self) -> None:
-        self.require(1 <= self.disks <= 64, "disks must be from 1 to 64")
+        self.require(1 <= self.num_disks <= 64, "num_disks must be from 1 to 64")
 
     def deal(self) -> None:
-        self.pegs: list[list[int]] = [list(range(self.disks, 0, -1)), [], []]
+        self.pegs: list[list[int]] = [list(range(self.num_disks, 0, -1)), [], []]
 
     def rules(self) -> str:
         return (
-            f"Tower of Hanoi: {self.disks} disks lie on peg A, the largest ({self.disks}) at the bottom. Bring all of "
-            "them to peg C. A move takes the top disk of one peg and lays it on another peg, never on a smaller disk. "
+            f"Tower of Hanoi: {self.num_disks} disks lie on peg A, the largest ({self.num_disks}) at the bottom. Bring "
+            "all of them to peg C. A move takes the top disk of one peg and lays it on another peg, never on a smaller disk. "
             f"You have {self.max_turns} moves."
         )
 
@@ -46,12 +46,12 @@ class TowerOfHanoi(Game):
         if target and target[-1] < source[-1]:
             return invalid(f"Disk {source[-1]} cannot lie on disk {target[-1]}.")
         target.append(source.pop())
-        if len(self.pegs[2]) == self.disks:
+        if len(self.pegs[2]) == self.num_disks:
             return Move("All disks are on peg C.", SUCCESS_REWARD, solved=True)
         return Move(f"Disk {target[-1]} is on peg {second} now.")
 
     def limit_reward(self) -> float:
-        return len(self.pegs[2]) / self.disks
+        return len(self.pegs[2]) / self.num_disks
 
     def view(self) -> dict[str, Any]:
         return {"pegs": [list(peg) for peg in self.pegs]}
