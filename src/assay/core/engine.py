@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from assay.core.collector import collector_relaxed
 from assay.core.errors import UsageError, unknown_name
 from assay.core.executors.local import Job, LocalExecutor
 from assay.core.journal import Journal
@@ -195,7 +196,8 @@ def run_loop(job: Job, engine: Engine, scope: RunScope) -> None:
                     loop.add_signal_handler(number, handler)
                     handled.append(number)
         try:
-            await executor.run(job)
+            with collector_relaxed():
+                await executor.run(job)
         finally:
             await scope.close()
             for number in handled:

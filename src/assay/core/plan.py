@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
-import gc
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -171,19 +169,6 @@ class Plan:
                 if not done[row, attempt]:
                     missing.add(key)
         return [(name, tuple(members)) for key, members in batches.items() if key in missing]
-
-
-@contextlib.contextmanager
-def collector_paused() -> Iterator[None]:
-    """No garbage collection inside: planning makes objects by the hundred thousand and no cycles, and looking through
-    them again and again costs a third of its time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def make_plan(runners: Mapping[str, TaskRunner], selection: Selection, attempts: int | None, run_seed: int) -> Plan:

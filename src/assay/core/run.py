@@ -20,13 +20,14 @@ import msgspec
 
 from assay.core.benchmark import Benchmark, Task
 from assay.core.cache import cache_folder
+from assay.core.collector import collector_paused
 from assay.core.engine import INTERRUPT, Engine, ProgressState, RunSink, run_loop
 from assay.core.errors import AssayError, UsageError, scrub
 from assay.core.execute import Place, TaskRunner, make_runners, overrides, tasks_by_name
 from assay.core.executors.local import Job, portable
 from assay.core.executors.worker import Recipe
 from assay.core.metering import Budget, RunScope
-from assay.core.plan import Plan, Selection, collector_paused, fingerprint, make_plan
+from assay.core.plan import Plan, Selection, fingerprint, make_plan
 from assay.core.registry import load_benchmark
 from assay.core.results import Run, runs_folder
 from assay.core.store import Store, safe_name
