@@ -24,11 +24,13 @@ help:
 demo: .venv/.demo
 	sh scripts/demo.sh
 
+# Without bubblewrap or g++ the tests of the sandbox are skipped, and say so.
 test: .venv/.test
+	-sh scripts/debian.sh "Sandbox tests" bwrap:bubblewrap g++:g++
 	$(PY) -m pytest -n 2
 
 test-all: .venv/.test
-	sh scripts/browser.sh
+	sh scripts/debian.sh "Browser and sandbox tests" chromium:chromium bwrap:bubblewrap g++:g++
 	$(PY) -m pytest -n 2 -m ""
 
 check: .venv/.test
