@@ -1,0 +1,316 @@
+"""One box seen from outside: a running server, requests to it, and the exchange of one run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from . import launch
+from .limits import Limits, Result
+
+START_SECONDS = 30.0
+COMPILE_SECONDS = 20.0
+GRACE = 5.0
+"""Seconds past the wall limit (the server itself acts after two) at which a silent box is given up."""
+_CHUNK = 1 << 16
+
+
+class Lost(Exception):
+    """The box is gone or talks nonsense."""
+
+
+@dataclass(slots=True)
+class Job:
+    """What one run is made of. Content goes through open files that only the run itself reads."""
+
+    argv: Sequence[str] = ()
+    stdin: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    call: tuple[str, Sequence[Any], Mapping[str, Any]] | None = None
+    collect: Sequence[str] = ()
+    program: int | None = None
+
+    def packed(self) -> bytes:
+        """The request as its keeper reads it."""
+        header = {
+            "argv": list(self.argv), "env": dict(self.env), "call": self.call, "collect": list(self.collect),
+            "compiled": self.program is not None, "files": [[n, len(b)] for n, b in self.files.items()],
+        }  # fmt: skip
+        text = json.dumps(header).encode()
+        return struct.pack("<I", len(text)) + text + b"".join(self.files.values())
+
+
+def sealed(name: str, content: bytes) -> int:
+    """An open file in memory that nobody can change any more."""
+    import fcntl
+
+    file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(content)
+    while view:
+        view = view[os.write(file, view) :]
+    os.lseek(file, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
+    return file
+
+
+class Box:
+    """A sandbox that is up, in which one program runs at a time.
+
+    Raises
+    ------
+    Lost
+        It did not start.
+    """
+
+    def __init__(self, backend: str) -> None:
+        self.isolated = backend != "unsafe"
+        self.broken = False
+        self.sources: dict[str, socket.socket] = {}
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._control = ours
+        self._said: IO[bytes] = tempfile.TemporaryFile()
+        with theirs:
+            make = launch.bubblewrap_command if self.isolated else launch.unsafe_command
+            self._process = subprocess.Popen(
+                make(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._said,
+                stderr=self._said, env={"PATH": os.environ.get("PATH", os.defpath)}, cwd="/",
+            )  # fmt: skip
+        try:
+            self._hear(self._control, START_SECONDS)
+        except Lost:
+            self._said.seek(0)
+            said = self._said.read().decode(errors="replace").strip().splitlines()
+            self.close()
+            raise Lost(f"the sandbox did not start: {said[-1] if said else 'it says nothing'}") from None
+
+    def close(self) -> None:
+        """End the server and everything in the box."""
+        for channel in [*self.sources.values(), self._control]:
+            channel.close()
+        self.sources.clear()
+        try:
+            self._process.wait(2)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+    def alive(self) -> bool:
+        """Whether the server still runs."""
+        return self._process.poll() is None
+
+    def source(self, key: str, source: bytes) -> str:
+        """Have a Python program compiled in the box; the compiler's complaint, or ""."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        file = sealed("source", source)
+        try:
+            with theirs:
+                self._tell(self._control, {"do": "source"}, [theirs.fileno(), file])
+            answer = self._hear(ours, COMPILE_SECONDS)
+        except Lost:
+            ours.close()
+            if not self.alive():
+                raise
+            return "Python died while it compiled the program"
+        finally:
+            os.close(file)
+        if not answer["compiled"]:
+            ours.close()
+            return answer["text"]
+        self.sources[key] = ours
+        return ""
+
+    def drop_source(self, key: str) -> None:
+        """Let go of a compiled Python program."""
+        self.sources.pop(key).close()
+
+    def run(self, job: Job, limits: Limits, source: str | None = None, cancelled: int | None = None) -> Result:
+        """One run, of a command or of a compiled source."""
+        channel = self._control if source is None else self.sources[source]
+        with contextlib.ExitStack() as stack:
+            files: dict[str, int] = {}
+            for name, content in (("request", job.packed()), ("stdin", job.stdin)):
+                files[name] = sealed(name, content)
+                stack.callback(os.close, files[name])
+            drains: dict[int, _Drain] = {}
+            kinds = ["stdout", "stderr"] + ["value"] * (job.call is not None) + ["collect"] * bool(job.collect)
+            writers = []
+            for kind in kinds:
+                ours, files[kind] = os.pipe()
+                writers.append(files[kind])
+                most = limits.output_bytes if kind != "collect" else (limits.file_mb << 20) * len(job.collect) + _CHUNK
+                drains[ours] = _Drain(kind, most)
+                stack.callback(os.close, ours)
+            if job.program is not None:
+                files["program"] = job.program
+            message = {"do": "run", "files": list(files), "isolated": self.isolated, "limits": self._limits(limits)}
+            try:
+                self._tell(channel, message, list(files.values()))
+            finally:
+                for file in writers:
+                    os.close(file)
+            report, over = self._exchange(channel, drains, limits, cancelled)
+        result = _result(report, over, {d.kind: b"".join(d.parts) for d in drains.values()}, job, limits)
+        self.broken = result.status == "sandbox lost"
+        return result
+
+    def _limits(self, limits: Limits) -> dict[str, Any]:
+        return {
+            "cpu_seconds": limits.cpu_seconds, "wall_seconds": limits.wall, "memory_mb": limits.memory_mb,
+            "file_mb": limits.file_mb, "processes": limits.processes, "stack_mb": limits.stack_mb,
+            "address_space": True, "neighbours": len(self.sources) + 3,
+        }  # fmt: skip
+
+    def _exchange(
+        self, channel: socket.socket, drains: dict[int, _Drain], limits: Limits, cancelled: int | None
+    ) -> tuple[dict[str, Any], str]:
+        """Read what the program writes until all of it has ended and the server has reported."""
+        poll = select.poll()
+        poll.register(channel, select.POLLIN)
+        if cancelled is not None:
+            poll.register(cancelled, select.POLLIN)
+        for file in drains:
+            poll.register(file, select.POLLIN)
+        open_files, report, over = set(drains), None, ""
+        deadline = time.monotonic() + limits.wall + GRACE
+        while report is None or open_files:
+            events = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+            if not events:
+                raise Lost("the sandbox did not answer")
+            stop = False
+            for file, _ in events:
+                if file == channel.fileno():
+                    report = self._hear(channel, 0)
+                    poll.unregister(channel)
+                elif file == cancelled:
+                    stop, over = report is None, over or "cancelled"
+                    poll.unregister(file)
+                else:
+                    ended, full = drains[file].read(file)
+                    if ended:
+                        poll.unregister(file)
+                        open_files.discard(file)
+                    if full and not over:
+                        stop, over = report is None, drains[file].kind
+            if stop:
+                self._tell(channel, {"do": "stop"}, [])
+        return report, over
+
+    def _tell(self, channel: socket.socket, message: dict[str, Any], files: list[int]) -> None:
+        try:
+            socket.send_fds(channel, [json.dumps(message).encode()], files)
+        except OSError as problem:
+            raise Lost(f"the sandbox is gone ({problem})") from None
+
+    def _hear(self, channel: socket.socket, seconds: float) -> dict[str, Any]:
+        try:
+            if seconds and not select.select([channel], [], [], seconds)[0]:
+                raise Lost("the sandbox did not answer")
+            data = channel.recv(_CHUNK)
+            answer = json.loads(data) if data else None
+        except (OSError, ValueError) as problem:
+            raise Lost(f"the sandbox is gone ({problem})") from None
+        if not isinstance(answer, dict):
+            raise Lost("the sandbox is gone")
+        return answer
+
+
+@dataclass(slots=True)
+class _Drain:
+    kind: str
+    left: int
+    parts: list[bytes] = field(default_factory=list)
+
+    def read(self, file: int) -> tuple[bool, bool]:
+        """Take what is there; whether it has ended, and whether there was more than permitted."""
+        part = os.read(file, _CHUNK)
+        if part and self.left:
+            self.parts.append(part[: self.left])
+        full = len(part) > self.left
+        self.left = max(0, self.left - len(part))
+        return not part, full
+
+
+def _result(report: dict[str, Any], over: str, said: dict[str, bytes], job: Job, limits: Limits) -> Result:
+    """The verdict, from what the server reported; nothing that the program wrote can better it."""
+    status = report.get("status")
+    code = os.waitstatus_to_exitcode(status) if status is not None else None
+    cpu, wall = float(report["cpu_seconds"]), float(report["seconds"])
+    found: dict[str, Any] = {
+        "exit_code": code if code is not None and code >= 0 else None,
+        "signal": -code if code is not None and code < 0 else None,
+        "stdout": said["stdout"], "stderr": said["stderr"], "cpu_seconds": max(0.0, cpu), "wall_seconds": wall,
+        "peak_memory_mb": report["peak_kb"] / 1024,
+    }  # fmt: skip
+
+    def ended(status: Any, reason: str) -> Result:
+        return Result(status, reason, **found)
+
+    if "broken" in report:
+        return ended("sandbox lost", f"the sandbox could not start the run: {report['broken']}")
+    if over == "cancelled":
+        return ended("runtime error", "the run was cancelled")
+    if over:
+        what = {"stdout": "standard output", "stderr": "standard error", "value": "the value"}.get(over, over)
+        return ended("output limit", f"{what} is longer than {limits.output_bytes:,} bytes")
+    if report["killed"] == "stuck":
+        return ended("sandbox lost", "the keeper of the run did not answer")
+    why = report.get("why", "")
+    if why == "wall":
+        return ended("time limit", f"more than {limits.wall:g} s on the clock")
+    if why == "cpu" or cpu > limits.cpu_seconds or code == -signal.SIGXCPU:
+        return ended("time limit", f"more than {limits.cpu_seconds:g} s of processor time")
+    if why == "memory":
+        return ended("memory limit", f"more than {limits.memory_mb} MB of memory")
+    if why == "processes":
+        return ended("runtime error", f"more than {limits.processes} processes")
+    if status is None:
+        return ended("sandbox lost", "the keeper of the run was killed")
+    if code == -signal.SIGXFSZ:
+        return ended("output limit", f"a file larger than {limits.file_mb} MB")
+    if code != 0:
+        if _out_of_memory(code, found, limits):
+            return ended("memory limit", f"more than {limits.memory_mb} MB of memory")
+        how = f"exit code {code}" if code is not None and code > 0 else f"signal {signal.Signals(-(code or 0)).name}"
+        return ended("runtime error", how)
+    if job.call is not None:
+        try:
+            found["value"] = json.loads(said["value"])
+        except ValueError:
+            return ended("runtime error", f"{job.call[0]} ended without a value")
+    if job.collect:
+        found["files"] = _unpacked(said["collect"])
+    return ended("ok", "")
+
+
+def _out_of_memory(code: int | None, found: dict[str, Any], limits: Limits) -> bool:
+    """Whether a program failed for want of memory, under rlimits: it said so, or was close when it was killed."""
+    tail = found["stderr"][-4096:]
+    last = tail.rstrip().rpartition(b"\n")[2]
+    said = last.startswith(b"MemoryError") or (code == -signal.SIGABRT and b"std::bad_alloc" in tail)
+    return said or (code in (-signal.SIGKILL, -signal.SIGSEGV) and found["peak_memory_mb"] > 0.95 * limits.memory_mb)
+
+
+def _unpacked(data: bytes) -> dict[str, bytes]:
+    if len(data) < 4:
+        return {}
+    (length,) = struct.unpack_from("<I", data)
+    names = json.loads(data[4 : 4 + length])
+    files, at = {}, 4 + length
+    for name, size in names:
+        files[name] = data[at : at + size]
+        at += size
+    return files

@@ -1,0 +1,169 @@
+"""The server inside a box. It starts programs, watches them and tells what became of them.
+
+Three kinds of process, none of which ever holds what another program was given:
+
+- the *server* hears requests from outside and forks the others; of a request it sees limits and open files, never
+  content;
+- a *source*, one for each Python program, holds its compiled code and forks for every run of it;
+- a *keeper* is process 1 of the namespaces of one run. It makes the run's private file system, forks the program, and
+  reports how that ended, by a pipe that the program does not have.
+"""
+
+from __future__ import annotations
+
+import array
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+import warnings
+from typing import Any
+
+from . import child, keeper, kernel
+
+GRACE = 2.0
+"""Seconds after the wall limit at which a keeper that does not answer is ended."""
+
+
+def receive(channel: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """One message and the files that came with it; None at the end."""
+    data, ancillary, _, _ = channel.recvmsg(1 << 16, socket.CMSG_SPACE(16 * 4), socket.MSG_CMSG_CLOEXEC)
+    files = array.array("i")
+    for level, kind, payload in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            files.frombytes(payload[: len(payload) - len(payload) % files.itemsize])
+    return (json.loads(data) if data else None), list(files)
+
+
+def send(channel: socket.socket, message: dict[str, Any]) -> None:
+    """One message to the outside."""
+    channel.sendall(json.dumps(message).encode())
+
+
+def supervise(channel: socket.socket, message: dict[str, Any], files: list[int], body: child.Body) -> bool:
+    """One run, from fork to report; False when the outside has gone away meanwhile."""
+    named = dict(zip(message["files"], files, strict=True))
+    limits, isolated = message["limits"], message["isolated"]
+    hear, tell = os.pipe()
+    begun = time.monotonic()
+    process = kernel.clone(kernel.NEW_PID | kernel.NEW_NS) if isolated else os.fork()
+    if process == 0:
+        try:
+            keeper.keep(named, limits, tell, isolated, body)
+        except BaseException as problem:
+            os.write(tell, json.dumps({"broken": f"{type(problem).__name__}: {problem}"}).encode())
+        finally:
+            os._exit(0)
+    os.close(tell)
+    for file in files:
+        os.close(file)
+    report, there = b"", True
+    poll = select.poll()
+    poll.register(hear, select.POLLIN)
+    poll.register(channel, select.POLLIN)
+    deadline = begun + limits["wall_seconds"] + GRACE
+    killed = ""
+    while True:
+        events = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+        if not events or channel.fileno() in events:
+            killed = "stuck" if not events else "stopped"
+            there = not events or receive(channel)[0] is not None
+            os.kill(process, signal.SIGKILL)
+            break
+        part = os.read(hear, 1 << 16)
+        report += part
+        if not part:
+            break
+    os.close(hear)
+    _, status, used = os.wait4(process, 0)
+    told: dict[str, Any] = json.loads(report) if report and not killed else {}
+    told.update(
+        killed=killed, keeper=status, seconds=time.monotonic() - begun,
+        cpu_seconds=used.ru_utime + used.ru_stime - told.get("own_seconds", 0.0), peak_kb=told.get("peak_kb", 0),
+    )  # fmt: skip
+    if there:
+        send(channel, told)
+    return there
+
+
+def serve_program(channel: socket.socket, source_file: int) -> None:
+    """A source: compile once, fork for every run."""
+    with os.fdopen(source_file, "rb") as file:
+        source = file.read()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            code = compile(source, child.MAIN, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, OverflowError, RecursionError, MemoryError) as problem:
+        import traceback
+
+        send(channel, {"compiled": False, "text": "".join(traceback.format_exception_only(problem))})
+        return
+    gc.collect()
+    gc.freeze()
+    send(channel, {"compiled": True})
+    body = child.python_body(code, source)
+    while True:
+        message, files = receive(channel)
+        if message is None or not supervise(channel, message, files, body):
+            return
+
+
+def serve(channel: socket.socket) -> None:
+    """The server: until the outside closes its end."""
+    while True:
+        message, files = receive(channel)
+        while _reap():
+            pass
+        if message is None:
+            return
+        if message["do"] == "source":
+            if os.fork() == 0:
+                try:
+                    channel.close()
+                    serve_program(socket.socket(fileno=files[0]), files[1])
+                finally:
+                    os._exit(0)
+            for file in files:
+                os.close(file)
+        elif not supervise(channel, message, files, child.command_body):
+            return
+
+
+def _reap() -> bool:
+    """Collect one source that has ended."""
+    try:
+        return os.waitpid(-1, os.WNOHANG)[0] > 0
+    except ChildProcessError:
+        return False
+
+
+def main(argument: str) -> None:
+    """Set the box up and serve: ``argument`` names the control socket and what is left to do to be isolated."""
+    options = json.loads(argument)
+    channel = _connected(options)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    if options["isolated"]:
+        if options["user"] is not None:  # still the machine's root: become nobody, with a user namespace of one's own
+            kernel.mount("proc", "/proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+            os.setgroups([])
+            os.setresgid(*[options["user"]] * 3)
+            os.setresuid(*[options["user"]] * 3)
+            kernel.own_user_namespace(1000)
+        kernel.set_dumpable(False)
+    child.preload()
+    send(channel, {"ready": True, "python": sys.version})
+    serve(channel)
+
+
+def _connected(options: dict[str, Any]) -> socket.socket:
+    if "socket" in options:
+        return socket.socket(fileno=options["socket"])
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    channel.connect(options["path"])
+    return channel
