@@ -17,13 +17,11 @@ from assay.learning.survhte.clinical import (
     contrast_of,
     load_actg175,
     load_packaged,
-    make_twins,
     published_contrast,
-    published_twins,
-    read_published,
 )
 from assay.learning.survhte.data import ESTIMANDS, make_survhte
 from assay.learning.survhte.protocol import Estimand
+from assay.learning.survhte.published import read_published
 from assay.learning.survhte.recipes import export
 from assay.learning.survhte.semisynthetic import (
     ACTG_COEFFICIENTS,
@@ -33,6 +31,7 @@ from assay.learning.survhte.semisynthetic import (
     published_actg_syn,
     stand_in_admissions,
 )
+from assay.learning.survhte.twins import make_twins, published_twins
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "survhte"
 

@@ -1,4 +1,4 @@
-"""Trials and registers of people: ACTG 175, twins, and the right-censored sets that scikit-survival carries.
+"""Trials of people: ACTG 175 and the right-censored sets that scikit-survival carries; what is real in a folder.
 
 Where only one potential time was seen, the truth is unknown: tables then show the gap of the average effect to the
 unadjusted Kaplan-Meier difference, which is unbiased in a randomised trial.
@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from assay.core.datasets import Data, fingerprint, read_table
 from assay.core.errors import DataError, UsageError
 from assay.learning.survhte.data import SurvivalData
+from assay.learning.survhte.published import find, numbers, permutations, yes_no
+from assay.learning.survhte.twins import HORIZONS, load_twins, published_twins
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,7 +34,6 @@ COVARIATES = (
 CONTRASTS = {"HIV1": (0, 1), "HIV2": (0, 2), "HIV3": (0, 3)}
 _END = 30.0
 _VERSIONS = 10
-_TWIN_SEED = 522
 
 
 @dataclass(frozen=True)
@@ -63,21 +64,24 @@ def available(root: Path | None, users: Data | None) -> Sequence[Clinical]:
     def add(name: str, truth: str, load: Callable[[], SurvivalData], origin: Data) -> None:
         found.append(Clinical(name, "real", truth, partial(cached, load), origin))
 
-    whole = root is not None and (root / "actg175.csv").is_file()
+    whole = find(root, "actg175")
     for contrast in CONTRASTS:
-        if root is not None and users is not None and (path := root / f"ACTG_175_{contrast}.csv").is_file():
-            for level in ("LC", "HC"):
-                add(f"actg175-{contrast}-{level}", "unknown", partial(published_contrast, path, contrast, level), users)
-        elif root is not None and users is not None and whole:
-            for level in ("LC", "HC"):
-                load = partial(contrast_of, root / "actg175.csv", contrast, level)
-                add(f"actg175-{contrast}-{level}", "unknown", load, users)
-    if not any(one.name.startswith("actg175-HIV1") for one in found):
+        file = find(root, f"ACTG_175_{contrast}")
         for level in ("LC", "HC"):
-            add(f"actg175-HIV1-{level}", "unknown", partial(load_actg175, level), sample_data())
-    for days in (30, 180):
-        if root is not None and users is not None and (path := root / f"twin{days}.csv").is_file():
-            add(f"twin{days}", "draws", partial(published_twins, path, days), users)
+            name = f"actg175-{contrast}-{level}"
+            if file is not None and users is not None:
+                add(name, "unknown", partial(published_contrast, file, contrast, level), users)
+            elif whole is not None and users is not None:
+                add(name, "unknown", partial(contrast_of, whole, contrast, level), users)
+            elif contrast == "HIV1":
+                add(name, "unknown", partial(load_actg175, level), sample_data())
+    raw = find(root, "Twin_Data")
+    for days in HORIZONS:
+        file = find(root, f"twin{days}")
+        if file is not None and users is not None:
+            add(f"twin{days}", "draws", partial(published_twins, file, days), users)
+        elif raw is not None and users is not None:
+            add(f"twin{days}", "draws", partial(load_twins, raw, days), users)
     if find_spec("sksurv") is not None:
         for name in PACKAGED:
             origin = Data("real", f"scikit-survival, {name}", "GPL-3.0", f"sksurv-{name}")
@@ -118,9 +122,10 @@ def contrast_of(path: Path, contrast: str, level: str) -> SurvivalData:
     names = [_one_of(frame, path, *pair) for pair in (("days", "time"), ("cens", "cid", "label"), ("arms", "trt"))]
     arms = CONTRASTS[contrast]
     frame = frame.filter(frame[names[2]].is_in(arms))
-    months = frame[names[0]].to_numpy().astype(float) / 30
-    event = (frame[names[1]].to_numpy() == 1) | (months >= _END)
-    treated = (frame[names[2]].to_numpy() == arms[1]).astype(int)
+    base = numbers(frame, names, str(path))
+    months = base[:, 0] / 30
+    event = (yes_no(base[:, 1], names[1], str(path)) == 1) | (months >= _END)
+    treated = (base[:, 2] == arms[1]).astype(int)
     return _contrast(frame, treated, np.minimum(months, _END), event, contrast, level)
 
 
@@ -133,17 +138,10 @@ def _one_of(frame: pl.DataFrame, path: Path, *names: str) -> str:
     )
 
 
-def _columns(frame: pl.DataFrame, names: Sequence[str], where: str) -> Array:
-    for name in names:
-        if name not in frame.columns:
-            raise DataError(f"{where}: column {name!r} is missing; there are {', '.join(frame.columns[:12])}.")
-    return frame.select(names).to_numpy().astype(float)
-
-
 def _contrast(
     frame: pl.DataFrame, treated: NDArray[Any], time: Array, event: NDArray[np.bool_], contrast: str, level: str
 ) -> SurvivalData:
-    X = _columns(frame, COVARIATES, "ACTG 175")
+    X = numbers(frame, COVARIATES, "ACTG 175")
     data = SurvivalData(
         f"actg175-{contrast}-{level}", X, treated.astype(np.int64), time, event, list(COVARIATES), end=_END,
         split_seed=0,
@@ -171,90 +169,18 @@ def published_contrast(path: Path, contrast: str, level: str) -> SurvivalData:
     """The published file ACTG_175_HIV{1,2,3}.csv, with its ten versions and its reference effects."""
     frame = read_table(path)
     where = str(path)
-    base = _columns(frame, ["trt", "observed_time_month", "effect_non_censor"], where)
+    base = numbers(frame, ["trt", "observed_time_month", "effect_non_censor"], where)
     treated = (base[:, 0] != base[:, 0].min()).astype(np.int64)
     reference = frame["cate_base"].to_numpy().astype(float) if "cate_base" in frame.columns else None
     data = SurvivalData(
-        f"actg175-{contrast}-{level}", _columns(frame, COVARIATES, where), treated, base[:, 1], base[:, 2] == 1,
-        list(COVARIATES), reference=reference, end=_END, split_seed=0, permutations=_permutations(path),
+        f"actg175-{contrast}-{level}", numbers(frame, COVARIATES, where), treated, base[:, 1],
+        yes_no(base[:, 2], "effect_non_censor", where) == 1,
+        list(COVARIATES), reference=reference, end=_END, split_seed=0, permutations=permutations(path, frame.height),
     )  # fmt: skip
     if level == "LC":
         return data
-    versions = [_columns(frame, [f"t{i}", f"e{i}"], where) for i in range(_VERSIONS)]
+    versions = [numbers(frame, [f"t{i}", f"e{i}"], where) for i in range(_VERSIONS)]
     return replace(data, versions=tuple((v[:, 0], v[:, 1] == 1) for v in versions))
-
-
-# -- published files --------------------------------------------------------------------------------------------------
-
-
-def read_published(path: Path, name: str, features: Sequence[str] | None = None) -> SurvivalData:
-    """A published file with both potential times: columns observed_time, event, T0, T1, W and the covariates.
-
-    Raises
-    ------
-    DataError
-        A column is missing, or a value is no number (file, row and column are named).
-    """
-    frame = read_table(path)
-    base = _columns(frame, ["observed_time", "event", "T0", "T1", "W"], str(path))
-    other = {"idx", "id", "observed_time", "event", "T0", "T1", "T", "C", "W", "true_cate"}
-    names = list(features) if features else [c for c in frame.columns if c not in other and not c.startswith("p_surv")]
-    values = _columns(frame, names, str(path))
-    for columns, block in ((["observed_time", "event", "T0", "T1", "W"], base), (names, values)):
-        bad = np.argwhere(~np.isfinite(block))
-        if len(bad):
-            row, column = bad[0]
-            raise DataError(f"{path}, row {row + 2}, column {columns[column]!r}: the value is no number.")
-    return SurvivalData(
-        name, values, base[:, 4].astype(np.int64), base[:, 0], base[:, 1] == 1, names, base[:, 2], base[:, 3],
-        permutations=_permutations(path),
-    )  # fmt: skip
-
-
-def _permutations(path: Path) -> NDArray[np.int64] | None:
-    """Published orders of rows beside a file: idx_split_<name>.csv, or idx_split.csv."""
-    for candidate in (path.with_name(f"idx_split_{path.stem}.csv"), path.with_name("idx_split.csv")):
-        if candidate.is_file():
-            frame = read_table(candidate)
-            names = [c for c in frame.columns if c.startswith("random_idx")]
-            if not names:
-                raise DataError(f"{candidate}: there is no column random_idx0.")
-            return frame.select(names).to_numpy().astype(np.int64).T
-    return None
-
-
-def published_twins(path: Path, days: int) -> SurvivalData:
-    """twin30.csv or twin180.csv: heavier against lighter twin, lifetimes in days up to the horizon."""
-    return replace(read_published(path, f"twin{days}"), end=float(days), split_seed=_TWIN_SEED)
-
-
-def make_twins(X: Array, lifetimes: Array, horizon: float, features: Sequence[str] | None = None) -> SurvivalData:
-    """Treatment and censoring drawn for pairs of twins as published; times in days.
-
-    Parameters
-    ----------
-    X
-        Covariates of the pairs, encoded, shape (n, p).
-    lifetimes
-        Of the lighter (control) and the heavier twin (treated), shape (n, 2).
-    horizon
-        Lifetimes are cut at it: 30 or 180.
-    """
-    from scipy.special import expit
-
-    n, p = X.shape
-    rng = np.random.RandomState(_TWIN_SEED)
-    weights = rng.uniform(-0.1, 0.1, p)
-    e = expit(X @ weights + rng.normal(size=n))
-    W = rng.binomial(1, e).astype(np.int64)
-    rng = np.random.RandomState(_TWIN_SEED)
-    C = rng.exponential(100 * expit(X @ rng.normal(size=p)))
-    T0, T1 = np.minimum(lifetimes, horizon).T
-    T = np.where(W == 1, T1, T0)
-    names = list(features) if features is not None else [f"x{i}" for i in range(p)]
-    return SurvivalData(
-        f"twin{horizon:g}", X, W, np.minimum(T, C), T <= C, names, T0, T1, C, e, end=horizon, split_seed=_TWIN_SEED
-    )
 
 
 # -- what packages ship -----------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.learning.survhte import synthetic
 from assay.learning.survhte.protocol import Estimand
+from assay.learning.survhte.synthetic import Assignment, World
 
 Array = NDArray[np.float64]
 
@@ -130,21 +131,21 @@ SYNTHETIC_SIZES = (5000, 2500, 2500)
 
 
 def make_survhte(
-    config: str = "RCT-50",
-    scenario: str = "A",
+    config: str | Assignment = "RCT-50",
+    scenario: str | World = "A",
     n: int = synthetic.SIZE,
     *,
     random_state: int | np.random.Generator = synthetic.SEED,
     legacy: bool = True,
 ) -> SurvivalData:
-    """One of the 40 synthetic data sets.
+    """One of the 40 synthetic data sets, or one of your own making.
 
     Parameters
     ----------
     config
-        How treatment is assigned: `synthetic.CONFIGS`.
+        How treatment is assigned: one of `synthetic.CONFIGS`, or an `Assignment`.
     scenario
-        World of survival and censoring, A to E.
+        World of survival and censoring: A to E, or a `World`.
     n
         Rows.
     random_state
@@ -157,28 +158,17 @@ def make_survhte(
     UsageError
         Unknown names; fewer than 10 rows.
     """
-    synthetic.checked(config, scenario)
+    assignment, world = synthetic.checked(config, scenario)
     if n < 10:
         raise UsageError(f"A synthetic data set needs at least 10 rows; got n={n}.")
     if isinstance(random_state, np.random.Generator):
         rng = random_state
     else:
         rng = np.random.RandomState(random_state) if legacy else np.random.default_rng(random_state)
-    drawn = synthetic.draw(config, scenario, n, rng)
+    drawn = synthetic.draw(assignment, world, n, rng)
     T = np.where(drawn.W == 1, drawn.T1, drawn.T0)
-
-    def exact(estimand: Estimand) -> Array:
-        if estimand.kind == "survival":
-            assert estimand.horizon is not None
-            return synthetic.survival(config, scenario, drawn.X, 1.0, estimand.horizon) - synthetic.survival(
-                config, scenario, drawn.X, 0.0, estimand.horizon
-            )
-        return synthetic.mean_time(config, scenario, drawn.X, 1.0, estimand.horizon) - synthetic.mean_time(
-            config, scenario, drawn.X, 0.0, estimand.horizon
-        )
-
     return SurvivalData(
-        f"{config}/{scenario}",
+        f"{assignment.name}/{world.name}",
         drawn.X,
         drawn.W,
         np.minimum(T, drawn.C),
@@ -188,14 +178,38 @@ def make_survhte(
         drawn.T1,
         drawn.C,
         drawn.propensity,
-        exact,
-        synthetic.effect_variance(config, scenario, drawn.X),
+        exact_effect(assignment, world, drawn.X),
+        synthetic.effect_variance(assignment, world, drawn.X),
         sizes=SYNTHETIC_SIZES if n >= sum(SYNTHETIC_SIZES) else None,
-        facts={"config": config, "scenario": scenario},
+        facts={"config": assignment.name, "scenario": world.name},
     )
 
 
+def exact_effect(assignment: Assignment, world: World, X: Array) -> Callable[[Estimand], Array]:
+    """The exact conditional effect of rows, as a function of the estimand."""
+
+    def exact(estimand: Estimand) -> Array:
+        h = estimand.horizon
+        if estimand.kind == "survival":
+            assert h is not None
+            treated, control = (synthetic.survival(assignment, world, X, w, h) for w in (1.0, 0.0))
+        else:
+            treated, control = (synthetic.mean_time(assignment, world, X, w, h) for w in (1.0, 0.0))
+        return treated - control
+
+    return exact
+
+
 @lru_cache(maxsize=4)
-def synthetic_data(config: str, scenario: str, n: int, seed: int) -> SurvivalData:
-    """`make_survhte`, kept: trials of one data set follow each other in a worker."""
-    return make_survhte(config, scenario, n, random_state=seed)
+def synthetic_data(config: str, scenario: str, n: int, seed: int, confounding: float | None = None) -> SurvivalData:
+    """`make_survhte`, kept: trials of one data set follow each other in a worker.
+
+    Parameters
+    ----------
+    confounding
+        Weight of the latent confounder where a configuration has one; None = the published weight.
+    """
+    assignment, world = synthetic.checked(config, scenario)
+    if confounding is not None and assignment.confounding:
+        assignment = replace(assignment, confounding=confounding)
+    return make_survhte(assignment, world, n, random_state=seed)

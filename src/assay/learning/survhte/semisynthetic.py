@@ -19,6 +19,7 @@ from assay.core.datasets import Data, read_table
 from assay.core.errors import DataError, UsageError
 from assay.learning.survhte.data import SurvivalData
 from assay.learning.survhte.protocol import Estimand
+from assay.learning.survhte.published import find, numbers, read_published
 
 if TYPE_CHECKING:
     import polars as pl
@@ -227,16 +228,17 @@ def available(root: Path | None, users: Data | None) -> list[tuple[str, Callable
     from assay.learning.survhte.sources import cached
 
     shipped = clinical.sample_data()
-    if root is not None and users is not None and (root / "actg_syn.csv").is_file():
-        actg = (partial(published_actg_syn, root / "actg_syn.csv"), users)
-    elif root is not None and users is not None and (root / "actg175.csv").is_file():
-        actg = (partial(_actg_syn_of, root / "actg175.csv"), users)
+    published, whole, mimic = (find(root, stem) for stem in ("actg_syn", "actg175", "mimic"))
+    if published is not None and users is not None:
+        actg = (partial(published_actg_syn, published), users)
+    elif whole is not None and users is not None:
+        actg = (partial(_actg_syn_of, whole), users)
     else:
         made = replace(shipped, kind="stand-in", source=f"{shipped.source}; ten of 23 covariates left out of ACTG-syn")
         actg = (_actg_syn_of_sample, made)
     found = [("actg_syn", partial(cached, actg[0]), actg[1])]
-    if root is not None and users is not None and (root / "mimic.csv").is_file():
-        admissions, origin = partial(_admissions_of, root / "mimic.csv"), users
+    if mimic is not None and users is not None:
+        admissions, origin = partial(_admissions_of, mimic), users
     else:
         admissions = stand_in_admissions
         origin = Data(
@@ -264,13 +266,11 @@ def _actg_syn_of_sample() -> SurvivalData:
 def _admissions_of(path: Path) -> tuple[Array, list[str]]:
     frame = read_table(path)
     columns = [c for c in frame.columns if c not in ("id", "idx", "subject_id", "hadm_id", "stay_id")]
-    return frame.select(columns).to_numpy().astype(float), columns
+    return numbers(frame, columns, str(path)), columns
 
 
 def published_actg_syn(path: Path) -> SurvivalData:
     """The published file actg_syn.csv, with the splits beside it (idx_split*.csv) where they are."""
-    from assay.learning.survhte.clinical import read_published
-
     data = read_published(path, "actg_syn", list(ACTG_COEFFICIENTS))
     beta = np.array(list(ACTG_COEFFICIENTS.values()))
 
