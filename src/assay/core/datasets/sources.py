@@ -157,8 +157,9 @@ def stand_in(data: Data, instead_of: str) -> Data:
 
 
 def download(
-    url: str, sha256: str, *, cache: Path | None = None, name: str | None = None, licence: str = "", kind: Kind = "real"
-) -> Data:
+    url: str, sha256: str, *, cache: Path | None = None, name: str | None = None, licence: str = "",
+    kind: Kind = "real", token: str | None = None,
+) -> Data:  # fmt: skip
     """A file from an address, known by its hash: fetched once, kept in the cache, begun downloads go on.
 
     Parameters
@@ -171,6 +172,8 @@ def download(
         Folder; default ``downloads`` in assay's cache folder.
     name
         File name; default the last part of the address.
+    token
+        Of a private mirror; sent to that address alone, not to where it redirects.
 
     Raises
     ------
@@ -197,7 +200,7 @@ def download(
                 return data
             if not draft.exists() or not os.path.samestat(os.fstat(stream.fileno()), draft.stat()):
                 continue  # the process before threw its draft away
-            _fetch(url, stream, target)
+            _fetch(url, stream, target, token)
             stream.flush()
             got = file_hash(draft)
             if got != wanted:
@@ -213,7 +216,7 @@ def _is(path: Path, wanted: str) -> bool:
     return path.is_file() and file_hash(path) == wanted
 
 
-def _fetch(url: str, stream: IO[bytes], target: Path) -> None:
+def _fetch(url: str, stream: IO[bytes], target: Path, token: str | None) -> None:
     """Append what is missing of a file to ``stream``; whole again where the server cannot go on."""
     import http.client
     import urllib.error
@@ -221,6 +224,8 @@ def _fetch(url: str, stream: IO[bytes], target: Path) -> None:
 
     begun = stream.seek(0, os.SEEK_END)
     request = urllib.request.Request(url, headers={"User-Agent": "assay", "Accept-Encoding": "identity"})
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
     if begun:
         request.add_header("Range", f"bytes={begun}-")
     try:
@@ -236,7 +241,10 @@ def _fetch(url: str, stream: IO[bytes], target: Path) -> None:
     except urllib.error.HTTPError as error:
         if begun and error.code == 416:  # nothing is missing, or the file is another one now: the hash will tell
             return
-        raise DataError(f"{url} answers {error.code} {error.reason}; put the file at {target} by hand.") from error
+        hint = " or give a token that may read it" if error.code in (401, 403) else ""
+        raise DataError(
+            f"{url} answers {error.code} {error.reason}; put the file at {target} by hand{hint}."
+        ) from error
     except (OSError, http.client.HTTPException) as error:
         stream.flush()
         reason = getattr(error, "reason", None) or error
