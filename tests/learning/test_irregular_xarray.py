@@ -135,3 +135,20 @@ def test_what_the_engine_and_the_accessor_cannot_take_is_refused(tmp_path):
     plain = xarray.DataArray(np.zeros((1, 1, 2)), dims=("ts_id", "signal_id", "time_id"))
     with pytest.raises(DataError, match="sparse"):
         plain.irr[0:1]
+
+
+@pytest.mark.parametrize(("name", "dates"), [("numbers", False), ("dates", True)])
+def test_a_csv_becomes_the_file_that_pyrregular_makes_of_it_to_the_byte(tmp_path, name, dates):
+    from assay.learning.irregular.readers import read_csv
+
+    array = read_csv(
+        ORACLES / f"by_peer_{name}.csv",
+        dims={"ts_id": ["lab", "place"], "signal_id": ["unit"], "time_id": ["day"]},
+        time_index_as_datetime=dates,
+        attrs={
+            "configs": {"default": {"task": "classification", "split": "place", "target": "lab"}},
+            "title": name[0],
+        },
+    )
+    files.write_hdf5(array, tmp_path / "ours.h5")
+    assert (tmp_path / "ours.h5").read_bytes() == (ORACLES / f"by_peer_{name}.h5").read_bytes()

@@ -12,7 +12,7 @@ from assay.core.errors import UsageError, unknown_name
 from assay.core.results import Runs, labels
 from assay.core.stats import ranks as rank_stats
 from assay.core.table import Chart, Table
-from assay.learning.irregular.data import parse_name
+from assay.learning.irregular.data import split_name
 
 METRICS = ("accuracy", "balanced_accuracy", "f1_macro", "f1_weighted")
 
@@ -141,7 +141,7 @@ def curves(runs: Runs, metric: str = "accuracy") -> list[Table]:
     sets, names, found = score_table(runs, metric)
     rows: dict[str, list[dict[str, Any]]] = {}
     for i, name in enumerate(sets):
-        base, variants = parse_name(name)
+        base, variants = split_name(name)
         made = [(k, a) for k, a in variants if k in ("drop", "ragged", "uneven")]
         # A set without a variant is the start of each of its curves.
         for kind, amount in made or [(k, 100 if k == "ragged" else 0) for k in ("drop", "ragged", "uneven")]:

@@ -19,6 +19,7 @@ from assay.learning.irregular.data import (
     load_dataset,
     parse_name,
     provenance,
+    split_name,
 )
 from assay.learning.irregular.protocol import SeriesEstimator
 
@@ -65,8 +66,8 @@ class Classification(Task):
                 name,
                 input=name,
                 target=f"labels of the test side of {name}",
-                groups={"irregularity": irregularity_of(name), "base": parse_name(name)[0]},
-                cluster=parse_name(name)[0],
+                groups={"irregularity": irregularity_of(name), "base": split_name(name)[0]},
+                cluster=split_name(name)[0],
             )
             for name in self.benchmark.datasets
         ]
@@ -109,8 +110,8 @@ class Irregular(Benchmark):
     datasets
         Names separated by commas, with variants (``BasicMotions~drop30``); ``offline`` (default) or ``paper`` (all 34).
     source
-        Folder with the data sets (published ``.h5``, ``.ts``, or original files), or ``download``; nothing = installed
-        packages and generators.
+        Folder with the data sets (published ``.h5``, ``.ts``, original files, or tables of your own with a YAML file),
+        ``download``, or the address of a mirror; nothing = installed packages and generators.
     seconds, memory_gb
         Limits of one trial; one that passes them is killed, recorded, and ranks worst.
     exclusive
@@ -138,9 +139,11 @@ class Irregular(Benchmark):
         "curves": f"{_ROOM}.analyses:curves",
     }
     recipes = {
+        "check": f"{_ROOM}.recipes:check",
         "convert": f"{_ROOM}.recipes:convert",
         "describe": f"{_ROOM}.recipes:describe",
         "reproduce": f"{_ROOM}.reproduce:reproduce",
+        "template": f"{_ROOM}.recipes:template",
     }
 
     def __init__(
@@ -162,7 +165,7 @@ class Irregular(Benchmark):
         if not named:
             raise UsageError("Option datasets is empty; give names, offline, or paper.")
         for name in named:
-            base, _ = parse_name(name)
+            base, _ = parse_name(name, source)
             if base in catalogue() and catalogue()[base].task == "other":
                 raise UsageError(f"Data set {base!r} has no labels; it cannot be classified.")
         if len(set(named)) != len(named):

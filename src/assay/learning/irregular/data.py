@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 import zlib
@@ -16,7 +17,9 @@ from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
 if TYPE_CHECKING:
     from assay.learning.irregular.array import IrregularArray
 
-ADDRESS = "https://huggingface.co/datasets/splandi/pyrregular/resolve/data-v1/data_final/{name}.h5"
+ADDRESS = "https://huggingface.co/datasets/splandi/pyrregular/resolve/data-v1/data_final"
+# Tokens come from the environment, for options stand in every record of a run: of the hub, and of a private mirror.
+TOKENS = ("HF_TOKEN", "ASSAY_MIRROR_TOKEN")
 
 # Where an installed package carries the archive's files: name -> (package, folder, licence of the files).
 PACKAGED: Mapping[str, tuple[str, str]] = {
@@ -104,7 +107,7 @@ def list_paper_datasets() -> list[str]:
     return [e.name for e in catalogue().values() if e.paper]
 
 
-def parse_name(name: str) -> tuple[str, list[tuple[str, int]]]:
+def parse_name(name: str, source: str | Path | None = None) -> tuple[str, list[tuple[str, int]]]:
     """(base, variants) of ``BASE~drop30~sub100``.
 
     ``dropP`` loses P % of values, ``unevenP`` P % of time stamps, ``raggedP`` cuts series to P-100 % of their length,
@@ -113,12 +116,18 @@ def parse_name(name: str) -> tuple[str, list[tuple[str, int]]]:
     Raises
     ------
     UsageError
-        An unknown base or variant.
+        A base that neither the catalogue knows nor the folder ``source`` holds; an unknown variant.
     """
-    base, *parts = name.split("~")
+    base, variants = split_name(name)
     known = [*catalogue(), *REGULAR]
-    if base not in known:
+    if base not in known and not _is_own(base, source):
         raise unknown_name("data set", base, known)
+    return base, variants
+
+
+def split_name(name: str) -> tuple[str, list[tuple[str, int]]]:
+    """As `parse_name`, whatever the base is."""
+    base, *parts = name.split("~")
     variants = []
     for part in parts:
         found = _VARIANT.fullmatch(part)
@@ -130,24 +139,39 @@ def parse_name(name: str) -> tuple[str, list[tuple[str, int]]]:
     return base, variants
 
 
+def _is_own(base: str, source: str | Path | None) -> bool:
+    if source is None or is_remote(source) or not base or "/" in base or "\\" in base:
+        return False
+    from assay.learning.irregular.own import holds
+
+    return holds(Path(source).expanduser(), base)
+
+
+def is_remote(source: str | Path | None) -> bool:
+    """Whether a source is the published repository or a mirror of it, not a folder."""
+    return str(source) == "download" or str(source).startswith(("https://", "http://"))
+
+
 def irregularity_of(name: str) -> str:
     """How a data set is irregular: the catalogue's kinds and the variants' (drop = partial), joined by +."""
-    base, variants = parse_name(name)
+    base, variants = split_name(name)
     entry = catalogue().get(base)
     made = {"drop": "partial", "ragged": "ragged", "uneven": "uneven"}
     kinds = {*(entry.kinds if entry else ()), *(made[v] for v, _ in variants if v in made)}
-    return "+".join(sorted(kinds)) or "regular"
+    return "+".join(sorted(kinds)) or ("regular" if base in REGULAR else "not stated")
 
 
-def load_dataset(name: str, source: str | Path | None = None) -> IrregularArray:
+def load_dataset(name: str, source: str | Path | None = None, *, token: str | None = None) -> IrregularArray:
     """A data set, or a controlled variant of it (see `parse_name`).
 
     Parameters
     ----------
     source
         None: an installed package or a generator has it. A folder: ``NAME.h5`` as published, ``NAME_TRAIN.ts`` and
-        ``NAME_TEST.ts``, or the original files (see `builders`). ``"download"``: the published file, checked by its
-        SHA-256 and kept in the cache.
+        ``NAME_TEST.ts``, the original files (see `builders`), or a table of your own (see `own`). ``"download"``: the
+        published file, checked by its SHA-256 and kept in the cache. An address: the same from a mirror.
+    token
+        Of a private mirror; None = ``HF_TOKEN`` (download) or ``ASSAY_MIRROR_TOKEN`` (an address) where it is set.
 
     Raises
     ------
@@ -156,16 +180,16 @@ def load_dataset(name: str, source: str | Path | None = None) -> IrregularArray:
     DataError
         A file that is not as it should be.
     """
-    base, variants = parse_name(name)
-    array = _base(base, source)
+    base, variants = parse_name(name, source)
+    array = _base(base, source, token)
     for kind, amount in variants:
         array = _varied(array, kind, amount, name)
     return array.with_attrs(title=array.attrs.get("title", base), name=name)
 
 
-def _base(name: str, source: str | Path | None) -> IrregularArray:
-    if source == "download":
-        return _downloaded(name)
+def _base(name: str, source: str | Path | None, token: str | None) -> IrregularArray:
+    if is_remote(source):
+        return _downloaded(name, str(source), token)
     if source is not None:
         return _from_folder(name, Path(source).expanduser())
     if name == "Abf":
@@ -219,19 +243,30 @@ def _from_folder(name: str, folder: Path) -> IrregularArray:
         train, test = place / f"{name}_TRAIN.ts", place / f"{name}_TEST.ts"
         if train.is_file() and test.is_file():
             return archive_array(train, test, name)
+    if (folder / f"{name}.yaml").is_file():
+        from assay.learning.irregular.own import build_own
+
+        return build_own(folder, name)
     if name in builders.BUILDERS:
         return builders.build(name, folder)
-    raise DataError(f"Folder {folder} holds neither {name}.h5 nor {name}_TRAIN.ts and {name}_TEST.ts.")
+    raise DataError(
+        f"Folder {folder} holds neither {name}.h5 nor {name}_TRAIN.ts and {name}_TEST.ts, nor {name}.csv with "
+        f"{name}.yaml."
+    )
 
 
-def _downloaded(name: str) -> IrregularArray:
+def _downloaded(name: str, source: str, token: str | None) -> IrregularArray:
     from assay.core.datasets import download
     from assay.learning.irregular.files import read_hdf5
 
     if name not in catalogue():
         raise UsageError(f"{name!r} is not in the published repository; it comes with a package, without source.")
     entry = catalogue()[name]
-    found = download(ADDRESS.format(name=name), entry.hash, licence=entry.licence)
+    published = source == "download"
+    if token is None:
+        token = os.environ.get(TOKENS[0] if published else TOKENS[1]) or None
+    address = ADDRESS if published else source.rstrip("/")
+    found = download(f"{address}/{name}.h5", entry.hash, licence=entry.licence, token=token)
     if found.path is None:
         raise DataError(f"The download of {name} left no file.")
     return read_hdf5(found.path)
@@ -258,19 +293,19 @@ def provenance(names: Sequence[str], source: str | None) -> dict[str, Any]:
     """For ``Benchmark.data``: where the sets come from, their licences, and a hash of names and source files."""
     from assay.core.cache import content_key
 
-    bases = sorted({parse_name(name)[0] for name in names})
+    bases = sorted({split_name(name)[0] for name in names})
     known = catalogue()
     where = []
     for base in bases:
         if source is not None:
-            where.append(f"{base}: {'published file' if source == 'download' else 'folder'}")
+            where.append(f"{base}: {'published file' if is_remote(source) else 'folder'}")
         elif base == "Abf":
             where.append("Abf: generated")
         elif base in PACKAGED:
             where.append(f"{base}: package {PACKAGED[base][0]}")
     licences = sorted({known[b].licence if b in known else "unknown" for b in bases})
     parts: list[Any] = [list(names)]
-    if source not in (None, "download"):
+    if source is not None and not is_remote(source):
         parts += [p for b in bases for p in sorted(Path(str(source)).expanduser().glob(f"{b}*")) if p.is_file()]
     generated = bases == ["Abf"] and source is None
     return {

@@ -76,3 +76,53 @@ def describe(out: Path, *, datasets: str = "offline", source: str | None = None)
         parts += [report(array, name), ""]
     pl.DataFrame(rows, infer_schema_length=None).write_csv(out / "datasets.csv")
     (out / "report.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def template(out: Path, *, name: str = "mine") -> None:
+    """A data set of your own to begin with: ``NAME.csv`` with example rows, ``NAME.yaml`` with every field.
+
+    Then: ``assay make irregular check -o datasets=NAME -o source=FOLDER`` and
+    ``assay run irregular -s method:knn -o datasets=NAME -o source=FOLDER``.
+
+    Parameters
+    ----------
+    name
+        Of the data set.
+    """
+    from assay.learning.irregular.own import write_template
+
+    if not name.replace("_", "").replace("-", "").isalnum():
+        raise UsageError(f"name={name!r} must be letters, digits, - and _.")
+    write_template(out, name)
+
+
+def check(out: Path, *, datasets: str = "offline", source: str | None = None) -> None:
+    """Whether data sets keep the rules of the repository; ends in an error where one does not.
+
+    Writes ``faults.csv``, a line a fault: what keeps a set from being used, and series on both sides of a split.
+
+    Parameters
+    ----------
+    datasets, source
+        As of the benchmark.
+    """
+    import polars as pl
+
+    from assay.core.errors import DataError
+    from assay.learning.irregular.benchmark import Irregular
+    from assay.learning.irregular.checks import problems
+    from assay.learning.irregular.data import load_dataset
+    from assay.learning.irregular.describing import leaks
+
+    names = Irregular(datasets, source).datasets
+    rows = []
+    for name in names:
+        array = load_dataset(name, source)
+        faults = problems(array)
+        rows += [{"dataset": name, "fault": fault} for fault in [*faults, *([] if faults else leaks(array))]]
+    pl.DataFrame(rows, schema={"dataset": pl.String, "fault": pl.String}).write_csv(out / "faults.csv")
+    if rows:
+        raise DataError(
+            f"{len(rows)} faults in {len({r['dataset'] for r in rows})} of {len(names)} data sets, first: "
+            f"{rows[0]['dataset']}: {rows[0]['fault']} All are in {out / 'faults.csv'}."
+        )
