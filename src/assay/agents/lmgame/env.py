@@ -29,6 +29,8 @@ _HOME = "assay.agents.lmgame.games"
 _ENGINES: dict[str, tuple[str, str]] = {
     "sokoban": ("sokoban", "Sokoban"),
     "twenty_forty_eight": ("twenty_forty_eight", "TwentyFortyEight"),
+    "candy_crush": ("candy_crush", "CandyCrush"),
+    "tetris": ("tetris", "Tetris"),
 }
 
 

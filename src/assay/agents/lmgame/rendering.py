@@ -80,6 +80,87 @@ def draw_sokoban(board: Sequence[str]) -> NDArray[np.uint8]:
     return np.concatenate([np.concatenate([_sokoban_tile(s) for s in row], axis=1) for row in board], axis=0)
 
 
+_CANDY: tuple[Colour, ...] = (
+    (220, 50, 60),
+    (60, 170, 80),
+    (60, 100, 220),
+    (240, 200, 50),
+    (160, 70, 190),
+    (240, 140, 40),
+)
+
+
+@lru_cache(maxsize=16)
+def _candy_tile(colour: int) -> NDArray[np.uint8]:
+    picture = Image.new("RGB", (40, 40), (245, 240, 250))
+    pen = ImageDraw.Draw(picture)
+    pen.rectangle((0, 0, 39, 39), outline=(215, 205, 225))
+    # Every colour has its shape, so that the picture can be read without colours.
+    sides = (0, 4, 3, 5, 6, 8)[colour]
+    fill = _CANDY[colour]
+    if sides:
+        pen.regular_polygon((20, 20, 15), sides, fill=fill, outline=(40, 40, 40))
+    else:
+        pen.ellipse((6, 6, 34, 34), fill=fill, outline=(40, 40, 40))
+    return _array(picture)
+
+
+def _header(width: int, height: int, text: str) -> NDArray[np.uint8]:
+    picture = Image.new("RGB", (width, height), (250, 250, 250))
+    ImageDraw.Draw(picture).text((width / 2, height / 2), text, fill=(30, 30, 30), font=font(16), anchor="mm")
+    return _array(picture)
+
+
+def draw_candy(cells: Sequence[Sequence[int]], total: int, left: int) -> NDArray[np.uint8]:
+    """A Candy Crush board, 40 pixels a candy, with score and moves above and row and column numbers beside."""
+    board = np.concatenate([np.concatenate([_candy_tile(c) for c in row], axis=1) for row in cells], axis=0)
+    rows, columns = len(cells), len(cells[0])
+    picture = Image.new("RGB", (20 + 40 * columns, 50 + 40 * rows), (250, 250, 250))
+    picture.paste(Image.fromarray(_header(40 * columns, 30, f"Score: {total}   Moves left: {left}")), (20, 0))
+    picture.paste(Image.fromarray(board), (20, 50))
+    pen = ImageDraw.Draw(picture)
+    for c in range(columns):
+        pen.text((40 + 40 * c, 40), str(c), fill=(90, 90, 90), font=font(14), anchor="mm")
+    for r in range(rows):
+        pen.text((10, 70 + 40 * r), str(r), fill=(90, 90, 90), font=font(14), anchor="mm")
+    return _array(picture)
+
+
+_TETRIS: dict[str, Colour] = {
+    ".": (24, 24, 32),
+    "I": (70, 200, 220),
+    "O": (235, 210, 70),
+    "T": (170, 80, 190),
+    "S": (90, 190, 90),
+    "Z": (215, 70, 70),
+    "J": (70, 100, 215),
+    "L": (235, 150, 60),
+}
+
+
+def _blocks(lines: Sequence[str], size: int) -> NDArray[np.uint8]:
+    colours = np.array([[_TETRIS[cell] for cell in line] for line in lines], dtype=np.uint8)
+    large = scaled(colours, size)
+    large[::size] //= 2
+    large[:, ::size] //= 2
+    return large
+
+
+def draw_tetris(board: Sequence[str], following: Sequence[Sequence[str]], score: int) -> NDArray[np.uint8]:
+    """A Tetris board, 20 pixels a cell, with the next pieces and the score at its right."""
+    field = _blocks(board, 20)
+    height = max(field.shape[0], 340)
+    picture = Image.new("RGB", (field.shape[1] + 100, height), (60, 60, 70))
+    picture.paste(Image.fromarray(field), (0, 0))
+    pen = ImageDraw.Draw(picture)
+    x = field.shape[1] + 10
+    pen.text((x, 5), f"Score {score}", fill=(240, 240, 240), font=font(15))
+    pen.text((x, 30), "Next", fill=(240, 240, 240), font=font(15))
+    for number, matrix in enumerate(following):
+        picture.paste(Image.fromarray(_blocks(matrix, 15)), (x, 55 + 70 * number))
+    return _array(picture)
+
+
 def grid_over(image: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
     """``image`` with the lines of a rows x columns grid and a label "(row,column)" in each cell."""
     picture = Image.fromarray(image)

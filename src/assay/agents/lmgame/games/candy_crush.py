@@ -1,0 +1,318 @@
+"""Candy Crush (match three) on bit boards: one integer a colour, so runs and effective moves are a few shifts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from assay.agents.lmgame.games.engine import Engine, Played
+from assay.core.errors import DataError, UsageError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LETTERS = "RGBYPO"
+_SWAP = re.compile(r"\(\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*,\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*\)")
+Cell = tuple[int, int]
+
+
+class Board:
+    """A board of ``rows`` x ``columns`` candies.
+
+    ``masks[k]`` has a bit for every candy of colour k. Cell (r, c) is bit ``r * (columns + 1) + c``: the spare column
+    keeps horizontal shifts from running into the next row.
+    """
+
+    def __init__(self, rows: int, columns: int, colours: int) -> None:
+        self.rows, self.columns, self.colours = rows, columns, colours
+        self.stride = columns + 1
+        self.all = sum(((1 << columns) - 1) << (r * self.stride) for r in range(rows))
+        self.masks = [0] * colours
+
+    @classmethod
+    def of(cls, cells: Sequence[Sequence[int]], colours: int) -> Board:
+        """A board of colours 0 .. colours-1, given as rows."""
+        board = cls(len(cells), len(cells[0]), colours)
+        for r, row in enumerate(cells):
+            for c, colour in enumerate(row):
+                board.masks[colour] |= board.bit(r, c)
+        return board
+
+    def bit(self, row: int, column: int) -> int:
+        return 1 << (row * self.stride + column)
+
+    def cells(self) -> list[list[int]]:
+        """Rows of colours; -1 where there is none."""
+        found = [[-1] * self.columns for _ in range(self.rows)]
+        for colour, mask in enumerate(self.masks):
+            while mask:
+                low = mask & -mask
+                mask ^= low
+                row, column = divmod(low.bit_length() - 1, self.stride)
+                found[row][column] = colour
+        return found
+
+    def runs(self, colours: Sequence[int] | None = None) -> int:
+        """Cells that lie in a run of three or more of one colour."""
+        w = self.stride
+        found = 0
+        for colour in range(self.colours) if colours is None else colours:
+            b = self.masks[colour]
+            across = b & b >> 1 & b >> 2
+            down = b & b >> w & b >> 2 * w
+            found |= across | across << 1 | across << 2 | down | down << w | down << 2 * w
+        return found
+
+    def lines(self) -> list[list[Cell]]:
+        """Maximal runs, horizontal ones first, each as its cells."""
+        cells = self.cells()
+        found = []
+        for length, other, across in ((self.columns, self.rows, True), (self.rows, self.columns, False)):
+            for fixed in range(other):
+                start = 0
+                for i in range(1, length + 1):
+                    at = [(fixed, j) if across else (j, fixed) for j in range(start, i)]
+                    here = cells[at[0][0]][at[0][1]]
+                    ahead = None if i == length else cells[fixed][i] if across else cells[i][fixed]
+                    if ahead != here:
+                        if len(at) >= 3 and here >= 0:
+                            found.append(at)
+                        start = i
+        return found
+
+    def effective(self) -> tuple[int, int]:
+        """Swaps that make a run, on a board without runs.
+
+        Returns
+        -------
+        (int, int)
+            Upper cells of the vertical swaps and left cells of the horizontal ones.
+        """
+        w = self.stride
+        vertical = horizontal = 0
+        for b in self.masks:
+            left, right, up, down = b << 1, b >> 1, b << w, b >> w
+            left2, right2, up2, down2 = left & b << 2, right & b >> 2, up & b << 2 * w, down & b >> 2 * w
+            row = left2 | right2 | left & right
+            column = up2 | down2 | up & down
+            # The candy comes from one side; the line that completes must not need the cell it leaves.
+            vertical |= (up & (row | down2) & self.all) >> w | down & (row | up2) & self.all
+            horizontal |= (left & (column | right2) & self.all) >> 1 | right & (column | left2) & self.all
+        return vertical, horizontal
+
+    def swap(self, a: int, b: int) -> tuple[int, int]:
+        """Exchange the candies at bits ``a`` and ``b``; their colours."""
+        one = two = 0
+        for colour, mask in enumerate(self.masks):
+            if mask & a:
+                one = colour
+            if mask & b:
+                two = colour
+        if one != two:
+            both = a | b
+            self.masks[one] ^= both
+            self.masks[two] ^= both
+        return one, two
+
+    def drop(self, gone: int) -> int:
+        """Take candies away and let the others fall; the empty cells."""
+        w, keep = self.stride, ~gone
+        masks = [mask & keep for mask in self.masks]
+        empty = gone
+        while True:
+            # Cells that are full and have a gap right below.
+            moving = empty >> w & self.all & ~empty
+            if not moving:
+                break
+            for colour, mask in enumerate(masks):
+                part = mask & moving
+                if part:
+                    masks[colour] = mask ^ (part | part << w)
+            empty ^= moving | moving << w
+        self.masks = masks
+        return empty
+
+    def fill(self, empty: int, rng: np.random.Generator) -> None:
+        """Put random colours into empty cells, row by row."""
+        for colour in rng.integers(self.colours, size=empty.bit_count()).tolist():
+            low = empty & -empty
+            self.masks[colour] |= low
+            empty ^= low
+
+
+def action_count(rows: int, columns: int) -> int:
+    """Number of swaps of neighbours."""
+    return 2 * rows * columns - rows - columns
+
+
+def swap_of(index: int, rows: int, columns: int) -> tuple[Cell, Cell]:
+    """The cells that action ``index`` swaps: first vertical swaps, then horizontal ones, row-major."""
+    if index < columns * (rows - 1):
+        r, c = divmod(index, columns)
+        return (r, c), (r + 1, c)
+    r, c = divmod(index - columns * (rows - 1), columns - 1)
+    return (r, c), (r, c + 1)
+
+
+def index_of(a: Cell, b: Cell, rows: int, columns: int) -> int | None:
+    """The action that swaps ``a`` and ``b`` in either order, or None when they are no neighbours on the board."""
+    (r, c), (s, d) = sorted((a, b))
+    if not (0 <= r <= s < rows and 0 <= c < columns and 0 <= d < columns):
+        return None
+    if (s, d) == (r + 1, c):
+        return r * columns + c
+    if (s, d) == (r, c + 1):
+        return columns * (rows - 1) + r * (columns - 1) + c
+    return None
+
+
+class CandyCrush(Engine):
+    """Candy Crush with 50 moves and no special candies.
+
+    Reward, perf_score and score: candies removed, cascades included. A swap that makes no run, and a text that is no
+    swap, use up a move. When no swap makes a run the board is shuffled.
+
+    Parameters
+    ----------
+    rows, columns, colours, moves : int
+        Size of the board, number of colours (3 to 6) and of moves.
+    """
+
+    name: ClassVar[str] = "candy_crush"
+    stuck_limit: ClassVar[int] = 50
+    max_steps: ClassVar[int | None] = None
+
+    def __init__(self, rows: int = 8, columns: int = 8, colours: int = 4, moves: int = 50) -> None:
+        if min(rows, columns) < 3 or not 3 <= colours <= len(LETTERS) or moves < 1:
+            raise UsageError(
+                f"Candy Crush of {rows}x{columns}, {colours} colours, {moves} moves cannot be played; give at least "
+                f"3x3, 3 to {len(LETTERS)} colours and one move."
+            )
+        self.rows, self.columns, self.colours, self.moves = rows, columns, colours, moves
+        self.board = Board(rows, columns, colours)
+        swaps = (swap_of(index, rows, columns) for index in range(action_count(rows, columns)))
+        self._swaps = list(swaps)
+        self.actions = tuple(f"(({a[0]},{a[1]}),({b[0]},{b[1]}))" for a, b in self._swaps)
+        self._bits = [(self.board.bit(*a), self.board.bit(*b)) for a, b in self._swaps]
+        self.total = self.used = self.shuffles = 0
+
+    def reset(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.total = self.used = self.shuffles = 0
+        self._deal()
+
+    def _deal(self) -> None:
+        while True:
+            self.board.masks = [0] * self.colours
+            self.board.fill(self.board.all, self.rng)
+            # New colours where runs stand, rather than whole new boards: large boards nearly always hold some run.
+            for _ in range(1000):
+                runs = self.board.runs()
+                if not runs:
+                    break
+                self.board.masks = [mask & ~runs for mask in self.board.masks]
+                self.board.fill(runs, self.rng)
+            if not self.board.runs() and any(self.board.effective()):
+                return
+
+    def _shuffle(self) -> None:
+        self.shuffles += 1
+        cells = np.array(self.board.cells())
+        for _ in range(100):
+            mixed = self.rng.permutation(cells.ravel()).reshape(cells.shape)
+            board = Board.of(mixed.tolist(), self.colours)
+            if not board.runs() and any(board.effective()):
+                self.board = board
+                return
+        self._deal()
+
+    def parse(self, action: str, mapping: Mapping[str, Any] | None = None) -> int | None:
+        text = action.strip()
+        if mapping is not None and isinstance(mapping.get(text.lower()), int):
+            text = str(mapping[text.lower()])
+        if text.isdecimal():
+            index = int(text)
+            return index if index < len(self.actions) else None
+        found = _SWAP.fullmatch(text)
+        if not found:
+            return None
+        r, c, s, d = map(int, found.groups())
+        return index_of((r, c), (s, d), self.rows, self.columns)
+
+    def play(self, command: int) -> Played:
+        self.used += 1
+        a, b = self._bits[command]
+        board = self.board
+        colours = board.swap(a, b)
+        runs = board.runs(colours)
+        if not runs:
+            board.swap(a, b)
+            return Played(ended=self.used >= self.moves)
+        removed = 0
+        while runs:
+            removed += runs.bit_count()
+            board.fill(board.drop(runs), self.rng)
+            runs = board.runs()
+        if not any(board.effective()):
+            self._shuffle()
+        self.total += removed
+        return Played(float(removed), float(removed), ended=self.used >= self.moves)
+
+    def refuse(self) -> Played:
+        self.used += 1
+        return Played(known=False, ended=self.used >= self.moves)
+
+    @property
+    def score(self) -> float:
+        return float(self.total)
+
+    def effective_actions(self) -> list[int]:
+        """Actions that make a run now."""
+        vertical, horizontal = self.board.effective()
+        first = self.columns * (self.rows - 1)
+        return [i for i, (a, _) in enumerate(self._bits) if a & (vertical if i < first else horizontal)]
+
+    def text(self) -> str:
+        lines = ["    " + " ".join(f"{c:>2}" for c in range(self.columns))]
+        for r, row in enumerate(self.board.cells()):
+            lines.append(f"{r:>2}| " + " ".join(f"{LETTERS[colour]:>2}" for colour in row))
+        lines.append(f"Score: {self.total}  Moves left: {self.moves - self.used}")
+        return "\n".join(lines)
+
+    def image(self) -> NDArray[np.uint8]:
+        from assay.agents.lmgame.rendering import draw_candy
+
+        return draw_candy(self.board.cells(), self.total, self.moves - self.used)
+
+    def info(self) -> dict[str, Any]:
+        return {
+            "total_score": self.total,
+            "moves_left": self.moves - self.used,
+            "shuffles": self.shuffles,
+            "effective_moves": sum(mask.bit_count() for mask in self.board.effective()),
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        rows = ["".join(LETTERS[colour] for colour in row) for row in self.board.cells()]
+        return {
+            "board": rows,
+            "colours": self.colours,
+            "moves": self.moves,
+            "total": self.total,
+            "used": self.used,
+            "shuffles": self.shuffles,
+        }
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        rows = state["board"]
+        if (len(rows), len(rows[0]), state["colours"]) != (self.rows, self.columns, self.colours):
+            raise DataError(
+                f"The state is of a {len(rows)}x{len(rows[0])} board of {state['colours']} colours, this game has "
+                f"{self.rows}x{self.columns} and {self.colours}."
+            )
+        self.board = Board.of([[LETTERS.index(letter) for letter in row] for row in rows], self.colours)
+        self.moves = state["moves"]
+        self.total, self.used, self.shuffles = state["total"], state["used"], state["shuffles"]
