@@ -27,6 +27,8 @@ TERMINAL_STATE = "TERMINAL_STATE"
 
 Step = tuple[Any, float, bool, bool, dict[str, Any]]
 STATE_VERSION = 1
+_ACTIONS = 0x616374
+"""Beside the seed: makes the generator of random actions another one than that of the game."""
 
 
 class EnvError(UsageError, ValueError):
@@ -36,13 +38,15 @@ class EnvError(UsageError, ValueError):
 class Turn(NamedTuple):
     """What one action led to, before the turn limit is looked at.
 
-    ``ended`` says that the task itself is over (won, lost, unreadable action); reaching the limit is not.
+    ``ended`` says that the task itself is over (won, lost, unreadable action); reaching the limit is not. The published
+    code calls some such ends truncated too when they fall on the last turn: ``also_truncated``.
     """
 
     observation: Any
     reward: float = 0.0
     ended: bool = False
     info: dict[str, Any] = {}
+    also_truncated: bool = False
 
 
 class Env:
@@ -84,6 +88,7 @@ class Env:
         self._phase = "new"
         self.turn = 0
         self._rng = None
+        self._action_rng = None
         self._random = None
         return self
 
@@ -111,8 +116,8 @@ class Env:
         """Called when the last permitted turn did not end the task: reward for what was reached."""
         return turn
 
-    def sample_random_action(self) -> str:
-        """An action that the environment can read, drawn from ``self.rng``."""
+    def random_action(self, rng: np.random.Generator) -> str:
+        """An action that the environment can read, drawn from ``rng``."""
         raise EnvError(f"{type(self).__name__} has no random actions.")
 
     # -- the interface ----------------------------------------------------------------------------------------------
@@ -156,8 +161,15 @@ class Env:
         if self.strict_gymnasium:
             terminated, truncated = turn.ended, limit and not turn.ended
         else:
-            terminated, truncated = turn.ended or limit, limit
+            terminated, truncated = turn.ended or limit, limit and (turn.also_truncated or not turn.ended)
         return turn.observation, float(turn.reward), terminated, truncated, turn.info
+
+    def sample_random_action(self) -> str:
+        """An action that the environment can read. Drawn from a generator apart, which follows from the same seed: an
+        episode is a function of seed and actions alone."""
+        if self._action_rng is None:
+            self._action_rng = _generator(None)
+        return self.random_action(self._action_rng)
 
     def close(self) -> None:
         """Release what the environment holds outside this process; may be called twice."""
@@ -185,6 +197,7 @@ class Env:
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise EnvError(f"{self.name}: the seed is {seed!r}; it must be an integer from 0.")
         self._rng = _generator(int(seed))
+        self._action_rng = _generator([int(seed), _ACTIONS])
         self._random = None
         if self.seed_global:
             random.seed(int(seed))
@@ -206,7 +219,7 @@ class Env:
 
     def draw(self, n: int) -> int:
         """An integer below ``n``, uniform."""
-        return int(self.rng.random() * n)
+        return below(self.rng, n)
 
     # -- state ------------------------------------------------------------------------------------------------------
 
@@ -219,6 +232,7 @@ class Env:
             "turn": self.turn,
             "max_turns": self.max_turns,
             "rng": _pack(self.rng),
+            "action_rng": None if self._action_rng is None else _pack(self._action_rng),
             "game": {name: copy.deepcopy(getattr(self, name)) for name in self.saved if hasattr(self, name)},
         }
         if self._random is not None:
@@ -244,6 +258,7 @@ class Env:
             self.turn = state["turn"]
             self.max_turns = state["max_turns"]
             self._rng = _unpack(state["rng"])
+            self._action_rng = None if state["action_rng"] is None else _unpack(state["action_rng"])
             self._random = None
             if "random" in state:
                 version, numbers, gauss = state["random"]
@@ -279,7 +294,12 @@ class Env:
         return other
 
 
-def _generator(seed: int | None) -> np.random.Generator:
+def below(rng: np.random.Generator, n: int) -> int:
+    """An integer below ``n``, uniform; several times faster than ``rng.integers``."""
+    return int(rng.random() * n)
+
+
+def _generator(seed: int | list[int] | None) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
 
 

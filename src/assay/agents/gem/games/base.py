@@ -130,7 +130,7 @@ class Game(Env, ABC):
             pass
         if box is None:
             text = f"No action could be read. {self.answer_hint}"
-            return Turn(text, FORMAT_ERROR_REWARD, True, self._info(Move(text, valid=False), format_error=True))
+            return Turn(text, FORMAT_ERROR_REWARD, True, self._info(Move(text, valid=False), True), True)
         move = self.play(box)
         self.solved = move.solved
         return Turn(move.text, move.reward, move.ended or move.solved, self._info(move))

@@ -6,11 +6,15 @@ import re
 from functools import lru_cache
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
 from assay.core.datasets import read_jsonl, require
 from assay.core.errors import DataError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SHIPPED = Path(__file__).with_name("crosswords.jsonl")
 _TRIES = 200
@@ -179,7 +183,7 @@ class Crosswords(Game):
     def view(self) -> dict[str, Any]:
         return {"grid": list(self.shown), "clues": list(self.clues)}
 
-    def sample_random_action(self) -> str:
+    def random_action(self, rng: np.random.Generator) -> str:
         empty = [(r, c) for r, row in enumerate(self.shown) for c, cell in enumerate(row) if cell == "_"] or [(0, 0)]
-        row, col = empty[self.draw(len(empty))]
-        return f"\\boxed{{{row} {col} {ascii_lowercase[self.draw(26)]}}}"
+        row, col = empty[below(rng, len(empty))]
+        return f"\\boxed{{{row} {col} {ascii_lowercase[below(rng, 26)]}}}"

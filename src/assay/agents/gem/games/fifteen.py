@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import SUCCESS_REWARD, Game, Move, boxed, invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 # Where the tile that moves comes from, seen from the gap: "up" moves the tile below the gap.
 SOURCES = {"up": (1, 0), "down": (-1, 0), "left": (0, 1), "right": (0, -1)}
@@ -127,5 +131,5 @@ class FifteenPuzzle(Game):
     def view(self) -> dict[str, Any]:
         return {"board": self.rows_of(self.cells)}
 
-    def sample_random_action(self) -> str:
-        return f"\\boxed{{{tuple(SOURCES)[self.draw(4)]}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{tuple(SOURCES)[below(rng, 4)]}}}"

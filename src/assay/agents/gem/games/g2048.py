@@ -7,9 +7,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 from math import log2
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SIDE = 4
 DIRECTIONS = ("up", "down", "left", "right")
@@ -118,5 +122,5 @@ class Game2048(Game):
     def view(self) -> dict[str, Any]:
         return {"board": [list(row) for row in self.tiles], "target_tile": self.target_tile}
 
-    def sample_random_action(self) -> str:
-        return f"\\boxed{{{DIRECTIONS[self.draw(4)]}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{DIRECTIONS[below(rng, 4)]}}}"

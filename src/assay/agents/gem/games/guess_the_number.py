@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import SUCCESS_REWARD, Game, Move, boxed, invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class GuessTheNumber(Game):
@@ -71,5 +75,5 @@ class GuessTheNumber(Game):
             ],
         }
 
-    def sample_random_action(self) -> str:
-        return f"\\boxed{{{self.min_number + self.draw(self.max_number - self.min_number + 1)}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{self.min_number + below(rng, self.max_number - self.min_number + 1)}}}"

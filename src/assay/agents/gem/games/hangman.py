@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from string import ascii_lowercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
 from assay.agents.gem.games.words import pick, words_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Hangman(Game):
@@ -31,7 +35,7 @@ class Hangman(Game):
         self.require(bool(words_of(self.word_length, self.words)), f"there are no words of {self.word_length} letters")
 
     def deal(self) -> None:
-        self.secret = pick(self, self.word_length, self.words)
+        self.secret = pick(self.rng, self.word_length, self.words)
         self.letters: list[str] = []
         self.tried: list[str] = []
 
@@ -78,7 +82,7 @@ class Hangman(Game):
     def view(self) -> dict[str, Any]:
         return {"shown": self.shown, "letters": list(self.letters), "tried": list(self.tried), "words": self.words}
 
-    def sample_random_action(self) -> str:
-        if self.rng.random() < 0.2:
-            return f"\\boxed{{{pick(self, self.word_length, self.words)}}}"
-        return f"\\boxed{{{ascii_lowercase[self.draw(26)]}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        if rng.random() < 0.2:
+            return f"\\boxed{{{pick(rng, self.word_length, self.words)}}}"
+        return f"\\boxed{{{ascii_lowercase[below(rng, 26)]}}}"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import SUCCESS_REWARD, Game, Move, boxed, invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 PEGS = "ABC"
 
@@ -28,8 +32,8 @@ class TowerOfHanoi(Game):
     def rules(self) -> str:
         return (
             f"Tower of Hanoi: {self.num_disks} disks lie on peg A, the largest ({self.num_disks}) at the bottom. Bring "
-            "all of them to peg C. A move takes the top disk of one peg and lays it on another peg, never on a smaller disk. "
-            f"You have {self.max_turns} moves."
+            "all of them to peg C. A move takes the top disk of one peg and lays it on another peg, never on a smaller "
+            f"disk. You have {self.max_turns} moves."
         )
 
     def board(self) -> str:
@@ -56,6 +60,6 @@ class TowerOfHanoi(Game):
     def view(self) -> dict[str, Any]:
         return {"pegs": [list(peg) for peg in self.pegs]}
 
-    def sample_random_action(self) -> str:
-        source, step = self.draw(3), self.draw(2)
+    def random_action(self, rng: np.random.Generator) -> str:
+        source, step = below(rng, 3), below(rng, 2)
         return f"\\boxed{{{PEGS[source]} {PEGS[(source + 1 + step) % 3]}}}"

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def pegs(code: list[int], guess: list[int]) -> tuple[int, int]:
@@ -35,15 +39,15 @@ class Mastermind(Game):
         self.require(enough, "code_length must be at most num_numbers, or duplicate_numbers True")
 
     def deal(self) -> None:
-        self.code: list[int] = self._random_code()
+        self.code: list[int] = self._random_code(self.rng)
         self.guesses: list[list[int]] = []
         self.answers: list[list[int]] = []
         self.best = 0
 
-    def _random_code(self) -> list[int]:
+    def _random_code(self, rng: np.random.Generator) -> list[int]:
         if self.duplicate_numbers:
-            return [self.draw(self.num_numbers) + 1 for _ in range(self.code_length)]
-        return [int(number) + 1 for number in self.rng.permutation(self.num_numbers)[: self.code_length]]
+            return [below(rng, self.num_numbers) + 1 for _ in range(self.code_length)]
+        return [int(number) + 1 for number in rng.permutation(self.num_numbers)[: self.code_length]]
 
     def rules(self) -> str:
         kind = "" if self.duplicate_numbers else " different"
@@ -84,5 +88,5 @@ class Mastermind(Game):
             "answers": [(list(guess), *answer) for guess, answer in zip(self.guesses, self.answers)],
         }
 
-    def sample_random_action(self) -> str:
-        return f"\\boxed{{{' '.join(map(str, self._random_code()))}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{' '.join(map(str, self._random_code(rng)))}}}"

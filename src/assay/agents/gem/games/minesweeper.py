@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import FAIL_REWARD, Game, Move, boxed, invalid
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class Minesweeper(Game):
@@ -132,6 +136,6 @@ class Minesweeper(Game):
             "board": [cells[row * self.cols : (row + 1) * self.cols] for row in range(self.rows)],
         }
 
-    def sample_random_action(self) -> str:
-        verb = "reveal" if self.rng.random() < 0.9 else "flag"
-        return f"\\boxed{{{verb} {self.draw(self.rows)} {self.draw(self.cols)}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        verb = "reveal" if rng.random() < 0.9 else "flag"
+        return f"\\boxed{{{verb} {below(rng, self.rows)} {below(rng, self.cols)}}}"

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import SUCCESS_REWARD, Game, Move, boxed, invalid
 from assay.agents.gem.games.sokoban_rooms import make_room
+
+if TYPE_CHECKING:
+    import numpy as np
 
 DIRECTIONS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 
@@ -83,8 +87,8 @@ class Sokoban(Game):
     def view(self) -> dict[str, Any]:
         return {"grid": self._grid()}
 
-    def sample_random_action(self) -> str:
-        return f"\\boxed{{{tuple(DIRECTIONS)[self.draw(4)]}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{tuple(DIRECTIONS)[below(rng, 4)]}}}"
 
 
 def _where(direction: str) -> str:

@@ -81,8 +81,8 @@ def make_room(rows: int, cols: int, num_boxes: int, max_moves: int, rng: np.rand
     """A random room that can be solved in at most ``max_moves`` steps.
 
     From the solved state boxes are pulled, in a beam search for positions in which many pushes are needed; the pulls
-    read backwards are a solution, and its steps (walking too) are counted on the way. Rooms with a box in place, or a known
-    solution below 35 % of ``max_moves``, are drawn again up to 40 times.
+    read backwards are a solution, and its steps (walking too) are counted on the way. Rooms with a box in place, or a
+    known solution below 35 % of ``max_moves``, are drawn again up to 40 times.
     """
     most = (rows - 2) * (cols - 2)
     best: tuple[float, Room] | None = None

@@ -8,6 +8,7 @@ from functools import lru_cache
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Sudoku(Game):
         side = self.scale
         return {"board": [self.cells[at : at + side] for at in range(0, side * side, side)]}
 
-    def sample_random_action(self) -> str:
+    def random_action(self, rng: np.random.Generator) -> str:
         empty = [cell for cell, value in enumerate(self.cells) if not value]
-        row, col = divmod(empty[self.draw(len(empty))] if empty else 0, self.scale)
-        return f"\\boxed{{{row + 1} {col + 1} {self.draw(self.scale) + 1}}}"
+        row, col = divmod(empty[below(rng, len(empty))] if empty else 0, self.scale)
+        return f"\\boxed{{{row + 1} {col + 1} {below(rng, self.scale) + 1}}}"

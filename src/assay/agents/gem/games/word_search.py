@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from math import ceil, sqrt
 from string import ascii_lowercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from assay.agents.gem.env import below
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
 from assay.agents.gem.games.words import read_words
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _STRAIGHT = ((0, 1), (1, 0))
 _ALL = ((0, 1), (1, 0), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1))
@@ -111,9 +115,9 @@ class WordSearch(Game):
     def view(self) -> dict[str, Any]:
         return {"grid": list(self.grid), "words": list(self.hidden), "found": list(self.found)}
 
-    def sample_random_action(self) -> str:
+    def random_action(self, rng: np.random.Generator) -> str:
         side = len(self.grid)
-        row, col, length = self.draw(side), self.draw(side), 2 + self.draw(side - 2)
-        down, right = _STRAIGHT[self.draw(2)]
+        row, col, length = below(rng, side), below(rng, side), 2 + below(rng, side - 2)
+        down, right = _STRAIGHT[below(rng, 2)]
         last_row, last_col = (min(at + step * length, side - 1) for at, step in ((row, down), (col, right)))
         return f"\\boxed{{{row} {col} {last_row} {last_col}}}"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from assay.agents.gem.games.base import Game, Move, boxed, invalid
 from assay.agents.gem.games.words import pick, words_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def feedback(secret: str, guess: str) -> str:
@@ -49,7 +52,7 @@ class Wordle(Game):
         self.require(bool(words_of(self.word_length, self.words)), f"there are no words of {self.word_length} letters")
 
     def deal(self) -> None:
-        self.secret = pick(self, self.word_length, self.words)
+        self.secret = pick(self.rng, self.word_length, self.words)
         self.guesses: list[str] = []
         self.green = [False] * self.word_length
 
@@ -86,5 +89,5 @@ class Wordle(Game):
             "answers": [(guess, feedback(self.secret, guess)) for guess in self.guesses],
         }
 
-    def sample_random_action(self) -> str:
-        return f"\\boxed{{{pick(self, self.word_length, self.words)}}}"
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{pick(rng, self.word_length, self.words)}}}"

@@ -7,10 +7,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.agents.gem.env import below
 from assay.core.errors import DataError
 
 if TYPE_CHECKING:
-    from assay.agents.gem.env import Env
+    import numpy as np
 
 SHIPPED = Path(__file__).with_name("words.txt")
 _WORD = re.compile("[a-z]+")
@@ -55,7 +56,7 @@ def words_of(length: int, path: str | None = None) -> tuple[str, ...]:
     return read_words(path).get(length, ())
 
 
-def pick(env: Env, length: int, path: str | None = None) -> str:
-    """A word of a length, drawn with the environment's generator."""
+def pick(rng: np.random.Generator, length: int, path: str | None = None) -> str:
+    """A word of a length, at random."""
     words = words_of(length, path)
-    return words[env.draw(len(words))]
+    return words[below(rng, len(words))]
