@@ -81,7 +81,7 @@ class Box:
         self.sources: dict[str, socket.socket] = {}
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._control = ours
-        self._said: IO[bytes] = tempfile.TemporaryFile()
+        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         with theirs:
             make = launch.bubblewrap_command if self.isolated else launch.unsafe_command
             self._process = subprocess.Popen(
@@ -256,6 +256,9 @@ def _result(report: dict[str, Any], over: str, said: dict[str, bytes], job: Job,
         "peak_memory_mb": report["peak_kb"] / 1024,
     }  # fmt: skip
 
+    if job.collect and status is not None:
+        found["files"] = _unpacked(said["collect"])
+
     def ended(status: Any, reason: str) -> Result:
         return Result(status, reason, **found)
 
@@ -291,8 +294,6 @@ def _result(report: dict[str, Any], over: str, said: dict[str, bytes], job: Job,
             found["value"] = json.loads(said["value"])
         except ValueError:
             return ended("runtime error", f"{job.call[0]} ended without a value")
-    if job.collect:
-        found["files"] = _unpacked(said["collect"])
     return ended("ok", "")
 
 

@@ -49,7 +49,7 @@ def bubblewrap_command(control: int) -> list[str]:
     """The whole command line of a box; ``control`` is the number of an open socket that the box inherits."""
     root = os.geteuid() == 0
     words = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    words += ["--new-session", "--hostname", "box", "--clearenv"]
+    words += ["--die-with-parent", "--new-session", "--hostname", "box", "--clearenv"]
     if root:  # the server itself becomes USER, inside: root's Python may lie where no other user can go
         words += ["--cap-add", "ALL"]
     else:

@@ -37,8 +37,8 @@ class Sandbox:
     Parameters
     ----------
     backend
-        ``auto`` takes bubblewrap. ``unsafe``, which is never chosen for you, runs programs as plain processes of this user,
-        with limits alone.
+        ``auto`` takes bubblewrap. ``unsafe``, which is never chosen for you, runs programs as plain processes of this
+        user, with limits and the system call filter alone.
     limits
         For every run that brings none.
     boxes
@@ -67,6 +67,9 @@ class Sandbox:
         self._owner = os.getpid()
         self._closed = False
         self._threads: ThreadPoolExecutor | None = None
+        # bubblewrap dies with the thread that started it: one that lives as long as the last box.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
+        self._started = 0
 
     def __enter__(self) -> Sandbox:
         return self
@@ -75,14 +78,17 @@ class Sandbox:
         self.close()
 
     def close(self) -> None:
-        """End all boxes. Runs still under way in other threads end theirs as they finish."""
+        """End all boxes. One that is in use in another thread ends with its run."""
         with self._lock:
             self._closed, boxes, self._free = True, self._free, []
             threads, self._threads = self._threads, None
         for box in boxes:
-            box.close()
+            self._end(box)
         if threads is not None:
             threads.shutdown(wait=False)
+        with self._lock:
+            if not self._started:
+                self._starter.shutdown(wait=False)
 
     def run(
         self, argv: Sequence[str], *, stdin: bytes = b"", files: Mapping[str, bytes] | None = None,
@@ -135,7 +141,7 @@ class Sandbox:
 
     def do(self, job: Job, limits: Limits | None = None, source: PythonProgram | None = None,
            cancelled: int | None = None) -> Result:  # fmt: skip
-        """One run of a job; what :meth:`run` and programs are made of. ``cancelled``: a file that ends it when readable."""
+        """One run of a job, ended early when the open file ``cancelled`` becomes readable."""
         try:
             with self.box(source.key if source else None) as box:
                 if source is not None and (complaint := self._compiled(box, source)):
@@ -172,33 +178,48 @@ class Sandbox:
             try:
                 yield box
             except BaseException:
-                box.close()
+                self._end(box)
                 raise
             self._give(box)
 
     def _take(self, prefer: str | None) -> Box:
-        with self._lock:
-            if self._owner != os.getpid():  # forked: the boxes are our parent's
-                self._free, self._owner = [], os.getpid()
-            best = next((b for b in reversed(self._free) if prefer in b.sources), None)
-            best = best or (self._free[-1] if self._free else None)
-            if best is not None:
+        while True:
+            with self._lock:
+                if self._owner != os.getpid():  # forked: boxes and threads are our parent's
+                    self._free, self._started, self._owner = [], 0, os.getpid()
+                    self._threads, self._starter = None, ThreadPoolExecutor(1, thread_name_prefix="sandbox-starter")
+                best = next((b for b in reversed(self._free) if prefer in b.sources), None)
+                best = best or (self._free[-1] if self._free else None)
+                if best is None:
+                    starting = self._starter.submit(Box, self.backend)
+                    self._started += 1
+                    break
                 self._free.remove(best)
-        if best is not None and best.alive():
-            return best
-        if best is not None:
-            best.close()
+            if best.alive():
+                return best
+            self._end(best)
         try:
-            return Box(self.backend)
-        except Lost as problem:
-            raise SandboxError(f"{str(problem)[:1].upper()}{str(problem)[1:]}.") from None
+            return starting.result()
+        except BaseException as problem:
+            self._end(None)
+            if isinstance(problem, Lost):
+                raise SandboxError(f"{str(problem)[:1].upper()}{str(problem)[1:]}.") from None
+            raise
 
     def _give(self, box: Box) -> None:
         with self._lock:
-            if not self._closed and not box.broken and self._owner == os.getpid():
+            if not self._closed and not box.broken:
                 self._free.append(box)
                 return
-        box.close()
+        self._end(box)
+
+    def _end(self, box: Box | None) -> None:
+        if box is not None:
+            box.close()
+        with self._lock:
+            self._started -= 1
+            if self._closed and not self._started:
+                self._starter.shutdown(wait=False)
 
 
 def _job(

@@ -27,7 +27,11 @@ VALUE, PROGRAM = 3, 4
 
 Body = Callable[[dict[str, Any], bool], NoReturn]
 
-_PRELOADED = ["abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "os", "queue", "random", "re", "statistics", "string", "sys", "textwrap", "threading", "time", "traceback", "typing"]
+_PRELOADED = (
+    "abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal",
+    "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "os", "queue",
+    "random", "re", "statistics", "string", "sys", "textwrap", "threading", "time", "traceback", "typing",
+)  # fmt: skip
 
 
 def preload() -> None:
@@ -66,8 +70,9 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     mega = 1 << 20
     cpu = math.ceil(limits["cpu_seconds"])
+    # A core limit of 0 still starts the machine's crash handler, 1 does not (core(5)).
     bounds = {
-        resource.RLIMIT_CORE: 0, resource.RLIMIT_CPU: cpu + 1, resource.RLIMIT_NOFILE: 256,
+        resource.RLIMIT_CORE: 1, resource.RLIMIT_CPU: cpu + 1, resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_FSIZE: limits["file_mb"] * mega, resource.RLIMIT_MSGQUEUE: 0, resource.RLIMIT_MEMLOCK: 64 << 10,
     }  # fmt: skip
     if limits["address_space"]:
@@ -125,9 +130,9 @@ def _python(code: types.CodeType, source: bytes, request: dict[str, Any], value:
         file.write(source)
     sys.path.insert(0, os.getcwd())
     sys.argv[:] = [MAIN, *request["argv"]]
-    sys.stdin = open(0, encoding="utf-8", errors="strict", closefd=False)
-    sys.stdout = open(1, "w", encoding="utf-8", errors="strict", closefd=False)
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     main = types.ModuleType("__main__" if request["call"] is None else "program")
     main.__dict__.update(__file__=MAIN, __builtins__=__builtins__)

@@ -38,7 +38,7 @@ FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
     "setns": (308, 268), "move_mount": (429, 429), "open_tree": (428, 428), "fsopen": (430, 430),
     "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
     "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "fanotify_init": (300, 262),
-    "fanotify_mark": (301, 263), "mknod": (133, None), "mknodat": (259, 33),
+    "fanotify_mark": (301, 263), 
     # memory that outlives a process or that no limit counts
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "shmat": (30, 196),
     "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
@@ -99,7 +99,7 @@ def bpf(machine: str) -> bytes:
     when("socketpair", _ARG0, [(_EQUAL, _AF_UNIX)], no(errno.EACCES))
     when("ioctl", _ARG1, [(_EQUAL, value) for value in _TERMINAL], _ALLOW)
     column = 0 if machine == "x86_64" else 1
-    numbers = sorted(pair[column] for pair in FORBIDDEN.values() if pair[column] is not None)
+    numbers = sorted(number for pair in FORBIDDEN.values() if (number := pair[column]) is not None)
     for at, number in enumerate(numbers):
         op(_EQUAL, number, len(numbers) - at, 0)
     op(_RETURN, _ALLOW)

@@ -65,8 +65,6 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
     finally:
         if not isolated:
             shutil.rmtree(place, ignore_errors=True)
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    report["own_seconds"] = own.ru_utime + own.ru_stime
     os.write(tell, json.dumps(report).encode())
 
 
@@ -101,7 +99,6 @@ def _watch(program: int, begun: float, limits: dict[str, Any], isolated: bool) -
                 ended, status, _ = os.wait4(-1, os.WNOHANG)
                 if ended == program:
                     report["status"] = status
-                    report["seconds_program"] = time.monotonic() - begun
                 if ended > 0:
                     continue
             break
@@ -121,10 +118,12 @@ def _watch(program: int, begun: float, limits: dict[str, Any], isolated: bool) -
             elif len(many) > 1 and _memory(many, isolated) > limits["memory_mb"] << 20:
                 report["why"] = "memory"
             next_sample = now + (SAMPLE if len(many) > 1 else 5 * SAMPLE)
+    ended_at = time.monotonic()
     _end_all(isolated)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     report["peak_kb"] = used.ru_maxrss
-    report["cpu_program"] = used.ru_utime + used.ru_stime
+    report["cpu_seconds"] = used.ru_utime + used.ru_stime
+    report["seconds"] = ended_at - begun
     return report
 
 

@@ -81,10 +81,11 @@ def supervise(channel: socket.socket, message: dict[str, Any], files: list[int],
     os.close(hear)
     _, status, used = os.wait4(process, 0)
     told: dict[str, Any] = json.loads(report) if report and not killed else {}
-    told.update(
-        killed=killed, keeper=status, seconds=time.monotonic() - begun,
-        cpu_seconds=used.ru_utime + used.ru_stime - told.get("own_seconds", 0.0), peak_kb=told.get("peak_kb", 0),
-    )  # fmt: skip
+    told.update(killed=killed, keeper=status)
+    # What the keeper could not tell itself: its own part counts too then.
+    told.setdefault("cpu_seconds", used.ru_utime + used.ru_stime)
+    told.setdefault("seconds", time.monotonic() - begun)
+    told.setdefault("peak_kb", 0)
     if there:
         send(channel, told)
     return there
