@@ -28,7 +28,6 @@ class Entry(NamedTuple):
     clues: tuple[str, ...]
 
 
-@lru_cache(maxsize=8)
 def read_entries(path: str | None = None) -> tuple[Entry, ...]:
     """Words and clues in the published format: JSON lines ``{word, hardcore, clues: {"1": clue, ...}}``.
 
@@ -38,6 +37,12 @@ def read_entries(path: str | None = None) -> tuple[Entry, ...]:
         A line is not of that format, or the word is not of the letters a to z.
     """
     file = SHIPPED if path is None else Path(path).expanduser()
+    return _read(file, file.stat().st_mtime_ns if file.is_file() else 0)
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, _: int) -> tuple[Entry, ...]:
+    # The time of the last change is an argument, so that a changed file is read again.
     entries = []
     for number, row in read_jsonl(file):
         where = f"{file}, line {number}"

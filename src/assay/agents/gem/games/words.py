@@ -17,7 +17,6 @@ SHIPPED = Path(__file__).with_name("words.txt")
 _WORD = re.compile("[a-z]+")
 
 
-@lru_cache(maxsize=8)
 def read_words(path: str | None = None) -> dict[int, tuple[str, ...]]:
     """Words in lower case by their number of letters, in the order of the file, repeated ones once.
 
@@ -33,6 +32,12 @@ def read_words(path: str | None = None) -> dict[int, tuple[str, ...]]:
         The file cannot be read, a line is not made of words of the letters a to z, or there are no words.
     """
     file = SHIPPED if path is None else Path(path).expanduser()
+    return _read(file, file.stat().st_mtime_ns if file.is_file() else 0)
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, _: int) -> dict[int, tuple[str, ...]]:
+    # The time of the last change is an argument, so that a changed file is read again.
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
