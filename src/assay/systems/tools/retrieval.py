@@ -248,8 +248,10 @@ def _handler(index: Index) -> Any:
         try:
             body = codec.decode(await request.read())
             queries, topk, scores = _asked(body)
-        except (msgspec.DecodeError, UsageError) as error:
-            return web.Response(status=400, text=f"{error}")
+        except msgspec.DecodeError as error:
+            return web.Response(status=400, text=f"The request's body cannot be read ({error}).")
+        except UsageError as error:
+            return web.Response(status=400, text=str(error))
         found = await asyncio.to_thread(index.search, queries, topk)
         rows = [[as_document(hit) if scores else as_document(hit)["document"] for hit in hits] for hits in found]
         kind = "application/msgpack" if packed else "application/json"

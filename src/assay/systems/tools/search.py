@@ -108,6 +108,7 @@ class SearchClient:
         self.seconds = seconds
         self.tries = tries
         self._session: aiohttp.ClientSession | None = None
+        self._home: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> SearchClient:
         return self
@@ -151,9 +152,10 @@ class SearchClient:
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
-        loop = asyncio.get_running_loop()
-        if self._session is None or self._session.closed or self._session._loop is not loop:
+        home = asyncio.get_running_loop()
+        if self._session is None or self._session.closed or self._home is not home:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=self.seconds))
+            self._home = home
         return self._session
 
     def _read(self, text: str, queries: int) -> list[list[dict[str, Any]]]:
