@@ -128,7 +128,7 @@ def test_tetris_steps_equal_the_oracle():
                 expected["perf_score"],
                 expected["terminated"],
             )
-            assert (info["lines"], info["score_lines"]) == (expected["lines"], expected["score"])
+            assert (info["lines"], info["score"]) == (expected["lines"], expected["score"])
 
 
 def spawn_rows(kind: str) -> list[str]:

@@ -31,6 +31,7 @@ _ENGINES: dict[str, tuple[str, str]] = {
     "twenty_forty_eight": ("twenty_forty_eight", "TwentyFortyEight"),
     "candy_crush": ("candy_crush", "CandyCrush"),
     "tetris": ("tetris", "Tetris"),
+    "platformer": ("platformer", "Platformer"),
 }
 
 
@@ -125,8 +126,8 @@ class GameEnv:
     Notes
     -----
     Stuck rule: when the MD5 of the text ("text", "both") or of the pixels ("vision") equals that of the previous
-    observation as often in a row as the limit says, the episode is terminated. ``info`` carries ``score``,
-    ``reported_score``, ``perf_score``, ``known_action``, ``steps``, ``unchanged``, ``end`` (None, "game over",
+    observation as often in a row as the limit says, the episode is terminated. ``info`` carries
+    ``total_score`` (the episode's score), ``reported_score``, ``perf_score``, ``known_action``, ``steps``, ``unchanged``, ``end`` (None, "game over",
     "stuck", "step limit") and the game's own numbers.
 
     An empty action is an error; an unknown one is no step of the game and costs what the game says.
@@ -246,7 +247,7 @@ class GameEnv:
         score = self.engine.score
         return {
             **self.engine.info(),
-            "score": score,
+            "total_score": score,
             "reported_score": reported_score(self.name, score),
             "perf_score": perf,
             "known_action": known,

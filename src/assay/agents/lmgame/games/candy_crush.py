@@ -289,7 +289,6 @@ class CandyCrush(Engine):
 
     def info(self) -> dict[str, Any]:
         return {
-            "total_score": self.total,
             "moves_left": self.moves - self.used,
             "shuffles": self.shuffles,
             "effective_moves": sum(mask.bit_count() for mask in self.board.effective()),

@@ -282,7 +282,6 @@ class Sokoban(Engine):
 
     def info(self) -> dict[str, Any]:
         return {
-            "total_score": int(self.score),
             "boxes_on_target": self.on_target,
             "boxes": self.boxes.bit_count(),
             "level": self.index + 1,

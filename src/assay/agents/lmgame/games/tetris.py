@@ -242,8 +242,7 @@ class Tetris(Engine):
 
     def info(self) -> dict[str, Any]:
         return {
-            "total_score": int(self.score),
-            "score_lines": 10 * self.lines,
+            "score": 10 * self.lines,
             "lines": self.lines,
             "level": self.lines // 10 + 1,
             "pieces": self.placed,

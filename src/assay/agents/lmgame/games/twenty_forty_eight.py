@@ -162,7 +162,6 @@ class TwentyFortyEight(Engine):
     def info(self) -> dict[str, Any]:
         tiles = self.tiles
         return {
-            "total_score": self.total,
             "highest_tile": int(tiles.max()),
             "empty_cells": int((tiles == 0).sum()),
             "illegal_moves": self.illegal,
