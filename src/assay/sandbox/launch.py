@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -64,12 +65,14 @@ def bubblewrap_command(control: int) -> list[str]:
             words += ["--ro-bind-try", str(top), str(top)]
     for name in _ETC:
         words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    python = base_python()
-    for folder in dict.fromkeys((os.path.dirname(python), f"{sys.base_prefix}/lib")):
-        if not folder.startswith(tuple(f"/usr/{name}/" for name in _SYSTEM)) and folder not in ("/usr/bin", "/usr/lib"):
+    shown = [f"/usr/{name}" for name in _SYSTEM]
+    for folder in dict.fromkeys((os.path.dirname(base_python()), f"{sys.base_prefix}/lib")):
+        if not _within(folder, shown):
             words += [*_folders(str(Path(folder).parent)), "--ro-bind", folder, folder]
-    for folder in _installed_packages():
-        words += ["--tmpfs", str(folder), "--remount-ro", str(folder)]
+            shown.append(folder)
+    for folder in map(str, _installed_packages()):
+        if _within(folder, shown):
+            words += ["--tmpfs", folder, "--remount-ro", folder]
     words += ["--ro-bind", str(_INSIDE), f"{_BOX}/inside", "--tmpfs", "/dev"]
     for name in ("null", "zero", "full", "random", "urandom"):
         words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
@@ -77,7 +80,11 @@ def bubblewrap_command(control: int) -> list[str]:
         words += ["--symlink", f"/proc/{target}", f"/dev/{name}"]
     words += ["--symlink", "/tmp", "/dev/shm", "--dir", "/tmp", "--proc", "/proc"]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
-    return [*words, "--", *runner_command(python, socket=control, isolated=True, user=USER if root else None)]
+    return [*words, "--", *runner_command(base_python(), socket=control, isolated=True, user=USER if root else None)]
+
+
+def _within(path: str, folders: Sequence[str]) -> bool:
+    return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
 def _folders(*paths: str) -> list[str]:

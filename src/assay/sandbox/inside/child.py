@@ -85,8 +85,6 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
         resource.setrlimit(which, (value, value))
     kernel.filter_system_calls()
     kernel.set_dumpable(True)
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # when memory runs out, the program dies, not the keeper or the server
 
 
 def command_body(request: dict[str, Any], _value: bool) -> NoReturn:

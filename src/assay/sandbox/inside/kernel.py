@@ -10,7 +10,7 @@ import platform
 from .filter import SYSCALLS, bpf
 
 NEW_PID, NEW_NS, NEW_USER = 0x2000_0000, 0x0002_0000, 0x1000_0000
-NOSUID, NODEV, NOEXEC = 2, 4, 8
+READ_ONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 _PRIVATE, _REC = 1 << 18, 1 << 14
 _SIGCHLD = 17
 _SET_DUMPABLE, _SET_SECCOMP, _SET_CHILD_SUBREAPER, _SET_NO_NEW_PRIVS, _AMBIENT = 4, 22, 36, 38, 47
@@ -57,8 +57,8 @@ def mount(kind: str, where: str, flags: int, options: str = "") -> None:
 
 
 def mount_proc(where: str = "/proc") -> None:
-    """A fresh /proc of this process id namespace; processes only, where the kernel can (5.8)."""
-    flags = NOSUID | NODEV | NOEXEC
+    """A fresh, read-only /proc of this process id namespace; processes only, where the kernel can (5.8)."""
+    flags = NOSUID | NODEV | NOEXEC | READ_ONLY
     try:
         mount("proc", where, flags, "subset=pid")
     except OSError as problem:
