@@ -32,6 +32,7 @@ _ENGINES: dict[str, tuple[str, str]] = {
     "candy_crush": ("candy_crush", "CandyCrush"),
     "tetris": ("tetris", "Tetris"),
     "platformer": ("platformer", "Platformer"),
+    "courtroom": ("courtroom", "Courtroom"),
 }
 
 
@@ -127,8 +128,8 @@ class GameEnv:
     -----
     Stuck rule: when the MD5 of the text ("text", "both") or of the pixels ("vision") equals that of the previous
     observation as often in a row as the limit says, the episode is terminated. ``info`` carries
-    ``total_score`` (the episode's score), ``reported_score``, ``perf_score``, ``known_action``, ``steps``, ``unchanged``, ``end`` (None, "game over",
-    "stuck", "step limit") and the game's own numbers.
+    ``total_score`` (the episode's score), ``reported_score``, ``perf_score``, ``known_action``, ``steps``,
+    ``unchanged``, ``end`` (None, "game over", "stuck", "step limit") and the game's own numbers.
 
     An empty action is an error; an unknown one is no step of the game and costs what the game says.
     """

@@ -161,6 +161,56 @@ def draw_tetris(board: Sequence[str], following: Sequence[Sequence[str]], score:
     return _array(picture)
 
 
+def _wrapped(pen: ImageDraw.ImageDraw, text: str, width: int, size: int) -> list[str]:
+    lines, line = [], ""
+    for word in text.split():
+        longer = f"{line} {word}".strip()
+        if line and pen.textlength(longer, font=font(size)) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = longer
+    return [*lines, line]
+
+
+def draw_courtroom(
+    heading: str,
+    speaker: str,
+    line: str,
+    lives: int,
+    options: Sequence[str],
+    chosen: int,
+    evidence: tuple[str, str] | None,
+) -> NDArray[np.uint8]:
+    """The courtroom, 320 x 480: who speaks, the line, lives, and the choice or the open record."""
+    picture = Image.new("RGB", (480, 320), (70, 50, 40))
+    pen = ImageDraw.Draw(picture)
+    for x in range(0, 480, 40):
+        pen.line((x, 0, x, 200), fill=(58, 40, 32))
+    pen.rectangle((0, 0, 480, 22), fill=(25, 20, 25))
+    pen.text((6, 3), heading, fill=(235, 225, 200), font=font(13))
+    for number in range(5):
+        x = 384 + 19 * number
+        pen.rectangle((x, 26, x + 15, 36), fill=(90, 200, 90) if number < lives else (80, 30, 30))
+    if speaker:
+        # A figure in a colour of its own for every speaker.
+        red, green, blue = (60 + sum(speaker.encode()[i::3]) % 150 for i in range(3))
+        pen.ellipse((205, 60, 275, 135), fill=(230, 195, 165), outline=(40, 30, 30))
+        pen.rounded_rectangle((170, 130, 310, 230), 30, fill=(red, green, blue), outline=(30, 20, 20))
+    panel = [*(f"{'>' if i == chosen else '  '} {option}" for i, option in enumerate(options))]
+    if evidence is not None:
+        panel = [evidence[0], *_wrapped(pen, evidence[1], 300, 13)]
+    if panel:
+        pen.rectangle((70, 45, 410, 55 + 20 * len(panel)), fill=(240, 230, 205), outline=(60, 40, 20), width=2)
+        for number, text in enumerate(panel):
+            pen.text((80, 50 + 20 * number), text, fill=(40, 30, 20), font=font(13))
+    pen.rectangle((8, 216, 472, 312), fill=(25, 30, 55), outline=(210, 200, 170), width=2)
+    pen.text((18, 220), speaker, fill=(250, 205, 110), font=font(16))
+    for number, text in enumerate(_wrapped(pen, line, 440, 16)[:3]):
+        pen.text((18, 244 + 21 * number), text, fill=(240, 240, 240), font=font(16))
+    return _array(picture)
+
+
 def grid_over(image: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
     """``image`` with the lines of a rows x columns grid and a label "(row,column)" in each cell."""
     picture = Image.fromarray(image)
