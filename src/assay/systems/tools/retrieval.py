@@ -267,7 +267,7 @@ def _asked(body: Any) -> tuple[list[str], int, bool]:
     queries = [queries] if isinstance(queries, str) else queries
     if not isinstance(queries, list) or not queries or not all(isinstance(q, str) for q in queries):
         raise UsageError(f"queries is {str(queries)[:80]!r}; it must be a text or a list of texts.")
-    topk = body.get("topk") or 3
+    topk = 3 if body.get("topk") is None else body["topk"]
     if isinstance(topk, bool) or not isinstance(topk, int) or not 1 <= topk <= 1000:
         raise UsageError(f"topk is {topk!r}; it must be an integer from 1 to 1000.")
     return queries, topk, bool(body.get("return_scores", False))
