@@ -19,7 +19,7 @@ from assay.learning.survhte.clinical import (
     load_packaged,
     published_contrast,
 )
-from assay.learning.survhte.data import ESTIMANDS, make_survhte
+from assay.learning.survhte.data import ESTIMANDS, make_survhte, synthetic_data
 from assay.learning.survhte.protocol import Estimand
 from assay.learning.survhte.published import read_published
 from assay.learning.survhte.recipes import export
@@ -31,6 +31,7 @@ from assay.learning.survhte.semisynthetic import (
     published_actg_syn,
     stand_in_admissions,
 )
+from assay.learning.survhte.synthetic import Assignment, World
 from assay.learning.survhte.twins import make_twins, published_twins
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "survhte"
@@ -97,6 +98,65 @@ def test_exact_effects_are_the_means_of_the_draws(config: str, scenario: str) ->
     assert data.noise is not None
     squared = (draws - data.exact(Estimand())) ** 2
     assert squared.mean() == pytest.approx(data.noise.mean(), abs=5 * squared.std() / np.sqrt(len(data)))
+
+
+def test_central_moments_of_effects_are_those_of_draws() -> None:
+    n = 400_000
+    X = np.tile(np.array([[0.3, 0.7, 0.4, 0.2, 0.9]]), (n, 1))
+    for config, scenario in (("RCT-50", "C"), ("RCT-50", "D"), ("OBS-UConf", "C")):
+        rng = np.random.default_rng(5)
+        U1 = rng.uniform(size=n)
+        times = []
+        for w in (0.0, 1.0):
+            value = synthetic.parameter(config, scenario, X, w, U1)
+            times.append(np.exp(value + rng.normal(size=n)) if scenario == "D" else rng.poisson(value).astype(float))
+        gain = times[1] - times[0]
+        mean, second, third, fourth = synthetic.effect_moments(config, scenario, X[:1])[:, 0]
+        centred = gain - mean
+        for power, value in ((1, 0.0), (2, second), (3, third)) if scenario == "D" else (
+            (1, 0.0), (2, second), (3, third), (4, fourth)
+        ):  # fmt: skip
+            sample = centred**power
+            assert abs(sample.mean() - value) < 5 * sample.std() / np.sqrt(n), (config, scenario, power)
+
+
+def test_a_world_and_an_assignment_of_ones_own_have_exact_truth() -> None:
+    world = World(
+        "mine", "weibull", lambda X, w: X[:, 0] - 0.7 * w * X[:, 1], lambda X, W, rng: rng.exponential(2, len(X)), 1.5
+    )
+    assignment = Assignment("score", lambda X, U: 0.2 + 0.6 * X[:, 0] * U[:, 0], confounding=1.0)
+    data = make_survhte(assignment, world, 20_000, random_state=np.random.default_rng(3))
+    assert data.name == "score/mine"
+    assert data.exact is not None
+    assert data.noise is not None
+    for estimand in (Estimand(), Estimand("rmst", 0.8), Estimand("survival", 0.8)):
+        draws = data.effects(estimand)
+        assert draws is not None
+        gap = draws - data.exact(estimand)
+        assert abs(gap.mean()) < 4.5 * gap.std() / np.sqrt(len(gap))
+    squared = (data.effects(Estimand()) - data.exact(Estimand())) ** 2  # type: ignore[operator]
+    assert squared.mean() == pytest.approx(data.noise.mean(), abs=5 * squared.std() / np.sqrt(len(data)))
+    with pytest.raises(UsageError, match="family of event times 'gamma'"):
+        World("x", "gamma", world.parameter, world.censoring)
+    with pytest.raises(UsageError, match="must be above 0"):
+        World("x", "weibull", world.parameter, world.censoring, -1.0)
+    with pytest.raises(DataError, match=r"'wild' leaves \[0, 1\]"):
+        make_survhte(Assignment("wild", lambda X, U: 2 * X[:, 0]), "A", 100)
+
+
+def test_the_dial_of_confounding_turns_bias_up() -> None:
+    gaps = []
+    for weight in (0.0, 2.0):
+        data = synthetic_data("OBS-UConf", "D", 20_000, 1, weight)
+        T = data.event_times
+        effects = data.effects(Estimand())
+        assert effects is not None
+        gaps.append(abs(T[data.W == 1].mean() - T[data.W == 0].mean() - effects.mean()))
+    assert gaps[1] > gaps[0] + 0.2
+    plain, same = (synthetic_data("RCT-50", "D", 200, 1, weight) for weight in (None, 2.0))
+    np.testing.assert_array_equal(plain.time, same.time)
+    bench = SurvHTE(sets="OBS-UConf/A", n=200, confounding=2.0)
+    assert "confounding=2.0" in bench.data()["source"]
 
 
 def test_a_far_horizon_restricts_nothing() -> None:

@@ -345,6 +345,8 @@ def test_two_models_need_two_events_an_arm_and_matching_needs_differences() -> N
     y["event"][np.flatnonzero(W == 1)[0]] = True
     with pytest.raises(DataError, match="W = 1 has 1 events; TLearnerSurvival"):
         TLearnerSurvival().fit(X, W, y)
+    with pytest.raises(DataError, match="All rows end at the time 2"):
+        SLearnerSurvival().fit(X, W, surv(np.ones(40, bool), np.full(40, 2.0)))
     with pytest.raises(DataError, match="same covariates"):
         MatchingSurvival().fit(np.ones((40, 2)), W, good()[2])
     with pytest.raises(DataError, match="3 covariates where fitting saw 2"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -86,6 +87,42 @@ def test_fast_pseudo_observations_of_new_rows_equal_the_definition(
     np.testing.assert_allclose(impute("pseudo_obs", time, event, base), plain_pseudo(time, event, base), atol=1e-8)
 
 
+def plain_margin(c: float, time: np.ndarray, event: np.ndarray) -> float:
+    """Area from (c, S(c)) over the later points of the curve and its zero, over S(c)."""
+    points, s = [(0.0, 1.0)], 1.0
+    for t in sorted(set(time)):
+        s *= 1 - float(event[time == t].sum()) / float((time >= t).sum())
+        points.append((t, s))
+    last, low = points[-1]
+    zero = last / (1 - low)
+    if low > 0:
+        points.append((zero, 0.0))
+    here = [value for t, value in points if t <= c][-1] if c <= last else max(1 - c / zero, 0.0)
+    rest = [(c, here), *((t, value) for t, value in points if t > c)]
+    area = sum((t2 - t1) * (s1 + s2) / 2 for (t1, s1), (t2, s2) in pairwise(rest))
+    return c + area / max(here, 1e-10)
+
+
+@given(rows, rows)
+@settings(max_examples=120, deadline=None)
+def test_margins_of_new_rows_equal_the_definition_also_past_the_last_time(
+    train: list[tuple[int, bool]], new: list[tuple[int, bool]]
+) -> None:
+    base = split(train)
+    assume(base[1].sum() >= 1)
+    time, event = split(new)
+    found = impute("margin", time, event, base)
+    for t, e, value in zip(time, event, found, strict=True):
+        assert value == pytest.approx(t if e else plain_margin(t, *base), abs=1e-9)
+
+
+def test_a_margin_past_the_last_time_lies_half_way_to_the_zero_of_the_line() -> None:
+    base = (np.array([1.0, 2.0, 3.0]), np.array([1.0, 0.0, 0.0]))
+    # Survival stays at 2/3 from 1 on; the line from (0, 1) through (3, 2/3) is zero at 9.
+    found = impute("margin", np.array([3.0, 5.0, 20.0]), np.zeros(3), base)
+    np.testing.assert_allclose(found, [6.0, 7.0, 20.0])
+
+
 @given(rows, st.sampled_from(sorted(IMPUTERS)), st.floats(0.1, 50))
 @settings(max_examples=100, deadline=None)
 def test_events_stay_times_never_shrink_and_units_do_not_matter(
@@ -141,6 +178,17 @@ def test_no_event_and_unknown_imputers_are_refused() -> None:
     for name in IMPUTERS:
         with pytest.raises(DataError, match="No event was observed"):
             impute(name, np.array([1.0, 2.0, 3.0]), np.zeros(3))
+    for time, event, sentence in (
+        ([1.0, np.nan], [1, 0], "Row 1 has the time nan"), ([1.0, -2.0], [1, 0], "Row 1 has the time -2"),
+        ([1.0, np.inf], [1, 0], "Row 1 has the time inf"), ([1.0, 2.0], [1, 2], "Row 1 has the event .*2"),
+        ([1.0, 2.0], [1, np.nan], "Row 1 has the event .*nan"), ([1.0, 2.0], [1], "shapes"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=sentence):
+            impute("ipcw_t", time, event)
+        with pytest.raises(DataError, match=sentence):
+            impute("margin", [1.0], [0], (time, event))
+        with pytest.raises(DataError, match=sentence):
+            ipcw_weights(time, event)
     with pytest.raises(UsageError, match="margin"):
         impute("margins", np.array([1.0]), np.ones(1))
     with pytest.raises(DataError, match="no end"):

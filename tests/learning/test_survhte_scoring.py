@@ -20,6 +20,7 @@ from assay.learning.survhte.scoring import (
     grid_index,
     integrated_brier,
     policy_value,
+    qini,
     rmst,
     survival_at,
 )
@@ -127,9 +128,36 @@ def test_no_policy_and_no_order_beat_those_of_the_true_effects(values: list[floa
     guess = np.random.default_rng(0).normal(size=len(true))
     assert policy_value(guess, true) <= policy_value(true, true) + 1e-12
     assert autoc(guess, true) <= autoc(true, true) + 1e-9
+    assert qini(guess, true) <= qini(true, true) + 1e-9
+
+
+def test_qini_is_the_area_over_random_treatment() -> None:
+    # Ranked right: gains 2/2 at half, 1/2 at all; area (0 + 1)/4 + (1 + .5)/4, less that of the straight line, 1/4.
+    assert qini([1.0, 0.0], [2.0, -1.0]) == pytest.approx(0.25 + 0.375 - 0.25)
+    assert qini([0.0, 1.0], [2.0, -1.0]) < 0
+    assert qini([5.0, 4.0, 3.0], [1.0, 1.0, 1.0]) == pytest.approx(0)
+
+
+def test_grids_and_curves_with_faults_are_refused() -> None:
+    with pytest.raises(DataError, match="point 2 does not"):
+        rmst([1.0, 2.0, 2.0], [0.9, 0.8, 0.7])
+    with pytest.raises(DataError, match="point 0 does not"):
+        survival_at([-1.0, 2.0], [0.9, 0.8], 1.0)
+    with pytest.raises(DataError, match="no number"):
+        rmst([1.0, 2.0], [0.9, np.nan])
+    with pytest.raises(UsageError, match="above 0"):
+        rmst([1.0, 2.0], [0.9, 0.8], 0.0)
+    with pytest.raises(DataError, match="rows must be the same"):
+        concordance_td([[0.9], [0.8]], [0, 0], [1.0, 2.0], [1])
+    with pytest.raises(DataError, match="from 0 to 0; got 0 to 1"):
+        concordance_td([[0.9], [0.8]], [0, 1], [1.0, 2.0], [1, 0])
+    with pytest.raises(DataError, match="no number"):
+        concordance_td([[0.9], [0.8]], [0, 0], [1.0, np.nan], [1, 0])
 
 
 def test_wrong_shapes_and_rules_are_refused() -> None:
+    with pytest.raises(DataError, match="true effect of row 0"):
+        effect_scores([1.0, 2.0], [np.nan, 2.0])
     with pytest.raises(DataError, match="shapes"):
         effect_scores([1.0], [1.0, 2.0])
     with pytest.raises(DataError, match="row 1 is not a finite"):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from assay.learning.survhte.outcome import OutcomeImputation
     from assay.learning.survhte.protocol import EffectEstimator, Estimand
     from assay.learning.survhte.published import read_published, read_results, read_store
+    from assay.learning.survhte.recursive_imputation import RecursivelyImputed
     from assay.learning.survhte.registry import get_method, list_methods
     from assay.learning.survhte.scoring import concordance_td, effect_scores, integrated_brier, rmst
     from assay.learning.survhte.semisynthetic import make_actg_syn, make_mimic_syn
@@ -37,6 +38,7 @@ _HOMES = {
     "outcome": ("OutcomeImputation",),
     "protocol": ("EffectEstimator", "Estimand"),
     "published": ("read_published", "read_results", "read_store"),
+    "recursive_imputation": ("RecursivelyImputed",),
     "registry": ("get_method", "list_methods"),
     "scoring": ("concordance_td", "effect_scores", "integrated_brier", "rmst"),
     "semisynthetic": ("make_actg_syn", "make_mimic_syn"),
@@ -57,6 +59,7 @@ __all__ = [
     "KaplanMeierDifference",
     "MatchingSurvival",
     "OutcomeImputation",
+    "RecursivelyImputed",
     "SLearnerSurvival",
     "SurvHTE",
     "SurvITE",

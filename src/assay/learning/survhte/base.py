@@ -15,6 +15,9 @@ from assay.learning.survhte.protocol import Estimand
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+OVERLAP = (0.01, 0.99)
+"""Propensities outside are clipped to it where something is divided by them."""
+
 
 def surv(event: ArrayLike, time: ArrayLike) -> np.ndarray:
     """scikit-survival's structured array of events and times; shape (n,)."""

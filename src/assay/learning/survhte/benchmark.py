@@ -115,6 +115,7 @@ class SurvHTE(Benchmark):
         mean("explained", error=None),
         mean("ate_bias", higher_is_better=False),
         mean("covered", bounds=(0, 1), error=None),
+        mean("interval_coverage", bounds=(0, 1), error=None),
         mean("failed", error=1.0, higher_is_better=False, bounds=(0, 1)),
         mean("ate_gap_to_km", higher_is_better=False, where={"truth": "unknown"}),
         mean("fit_seconds", higher_is_better=False, bounds=(0, None)),
@@ -175,7 +176,7 @@ class SurvHTE(Benchmark):
         return self._tasks
 
     def methods(self) -> Mapping[str, Callable[..., Any]]:
-        """The paper's 53 and three more."""
+        """The paper's 53 and four more."""
         from assay.learning.survhte.registry import methods
 
         return methods()

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from assay.core.errors import UsageError
-from assay.learning.survhte.base import Array, Mask, SurvivalEffect
+from assay.learning.survhte.base import OVERLAP, Array, Mask, SurvivalEffect, read_x
 from assay.learning.survhte.honest_forest import HonestForest
 from assay.learning.survhte.protocol import Estimand
 from assay.learning.survhte.survival_models import SurvivalForest, coarse
 
-_CLIP = 0.01
 _LEAF = 15
 
 
@@ -83,7 +83,7 @@ class CausalSurvivalForest(SurvivalEffect):
         rng = np.random.default_rng(self.random_state)
         estimand = self.target_ if self.horizon is not None else Estimand("rmst", float(time.max()))
         found = self._nuisances(X, W, time, event, rng)
-        self.clipped_ = float(np.mean((found.propensity < _CLIP) | (found.propensity > 1 - _CLIP)))
+        self.clipped_ = float(np.mean((found.propensity < OVERLAP[0]) | (found.propensity > OVERLAP[1])))
         numerator, denominator = doubly_robust_score(W, time, event, found, estimand, floor=self.floor)
         self.forest_ = HonestForest(self.trees, self.min_node).fit(X, numerator, denominator, rng)
 
@@ -133,6 +133,15 @@ class CausalSurvivalForest(SurvivalEffect):
     def _effect(self, X: Array) -> Array:
         return self.forest_.predict(X)
 
+    def effect_interval(self, X: Any, *, alpha: float = 0.05) -> tuple[Array, Array]:
+        """Pointwise normal intervals of the effects from the forest's own variance; two arrays of shape (m,).
+
+        What the nuisances vary by enters at second order only and is left out.
+        """
+        effects = self.effect(X)
+        spread = np.sqrt(self.forest_.variance(read_x(X, self.n_features_in_))) * float(norm.ppf(1 - alpha / 2))
+        return effects - spread, effects + spread
+
 
 def _enough(W: NDArray[np.int64], event: Mask, folds: int) -> bool:
     counts = np.bincount(2 * W + event, minlength=4)
@@ -154,7 +163,7 @@ def doubly_robust_score(
     floor
         Smallest chance of being uncensored.
     """
-    e = np.clip(nuisances.propensity, _CLIP, 1 - _CLIP)
+    e = np.clip(nuisances.propensity, *OVERLAP)
     grid, h = nuisances.grid, float(estimand.horizon or 0)
     until = np.minimum(time, h)
     known = event | (time >= h)

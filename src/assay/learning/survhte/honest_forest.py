@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 _BALANCE = 0.05
+_PAIR = 2
 
 
 class HonestForest:
@@ -20,7 +21,8 @@ class HonestForest:
     Parameters
     ----------
     trees
-        How many; each on half of the rows.
+        How many; each on half of the rows, two trees on the same half (but for an odd last one): what differs between
+        pairs beyond what differs within them is the variance of sampling (bootstrap of little bags).
     min_node
         Nodes up to this size are not split.
     """
@@ -35,8 +37,11 @@ class HonestForest:
         self.overall = float(numerator.sum() / denominator.sum())
         mtry = min(p, int(np.ceil(np.sqrt(p) + 20)))
         grown = []
-        for _ in range(self.trees):
-            rows = rng.permutation(n)[: max(2, n // 2)]
+        drawn = np.arange(n)
+        for tree in range(self.trees):
+            if tree % _PAIR == 0:
+                drawn = rng.permutation(n)[: max(2, n // 2)]
+            rows = rng.permutation(drawn)
             half = len(rows) // 2
             grown.append(
                 _grow(X, numerator, denominator, rows[:half].copy(), rows[half:].copy(), self.min_node, _BALANCE, mtry,
@@ -50,11 +55,30 @@ class HonestForest:
 
     def predict(self, X: Array) -> Array:
         """Ratio at each row; the overall one where no tree has a filled leaf; shape (m,)."""
-        top, bottom = _predict(
+        top, bottom = _predict(*self._arguments(X))
+        return np.divide(top, bottom, out=np.full(len(top), self.overall), where=bottom > 0)
+
+    def variance(self, X: Array) -> Array:
+        """Estimated sampling variance of `predict`; NaN where fewer than two pairs of trees have filled leaves.
+
+        Variance between pairs less the noise within them, moved off zero by the mean of a normal law cut there
+        (Athey, Tibshirani and Wager 2019, section 4.1, as their software corrects it).
+        """
+        from scipy.stats import norm
+
+        between, within, pairs = _pairs(*self._arguments(X), self.predict(X))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            difference = between - within
+            error = np.maximum(between, within) * np.sqrt(2 / pairs)
+            ratio = np.where(error > 0, difference / error, 0.0)
+            found = difference + error * np.exp(norm.logpdf(ratio) - norm.logcdf(ratio))
+        return np.where(pairs >= 2, np.maximum(found, 0.0), np.nan)
+
+    def _arguments(self, X: Array) -> tuple[Array, ...]:
+        return (
             np.ascontiguousarray(X, float), self.starts, self.feature, self.threshold, self.left, self.right, self.top,
             self.bottom,
         )  # fmt: skip
-        return np.divide(top, bottom, out=np.full(len(top), self.overall), where=bottom > 0)
 
 
 @njit(cache=True)
@@ -157,3 +181,40 @@ def _predict(X, starts, feature, threshold, left, right, top, bottom):
             tops[row] += top[at]
             bottoms[row] += bottom[at]
     return tops, bottoms
+
+
+@njit(cache=True)
+def _pairs(X, starts, feature, threshold, left, right, top, bottom, ratio):
+    """Mean square of pair means of the centred score, noise of a pair's mean, and pairs that count; per row."""
+    trees = len(starts) - 1
+    between = np.zeros(len(X))
+    within = np.zeros(len(X))
+    counts = np.zeros(len(X))
+    for row in range(len(X)):
+        scale = 0.0
+        filled = 0
+        for first in range(0, trees - 1, 2):
+            values = np.zeros(2)
+            good = True
+            for k in range(2):
+                begin = starts[first + k]
+                at = begin
+                while feature[at] >= 0:
+                    at = begin + (left[at] if X[row, feature[at]] <= threshold[at] else right[at])
+                if bottom[at] <= 0:
+                    good = False
+                values[k] = top[at] - ratio[row] * bottom[at]
+                if bottom[at] > 0:
+                    scale += bottom[at]
+                    filled += 1
+            if good:
+                mean = (values[0] + values[1]) / 2
+                between[row] += mean * mean
+                # Variance of one tree within its pair, halved for the mean of two.
+                within[row] += (values[0] - values[1]) ** 2 / 4
+                counts[row] += 1
+        if counts[row] > 0 and filled > 0:
+            scale /= filled
+            between[row] /= counts[row] * scale * scale
+            within[row] /= counts[row] * scale * scale
+    return between, within, counts

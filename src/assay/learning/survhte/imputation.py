@@ -35,11 +35,18 @@ class KaplanMeier:
 
     @classmethod
     def fit(cls, time: ArrayLike, event: ArrayLike) -> KaplanMeier:
-        """From times and whether each ended in an event."""
-        times, inverse, counts = np.unique(np.asarray(time, float), return_inverse=True, return_counts=True)
-        if len(times) == 0:
+        """From times and whether each ended in an event.
+
+        Raises
+        ------
+        DataError
+            No rows; times that are missing or negative; events other than 0 and 1.
+        """
+        time, event = followed(time, event)
+        if len(time) == 0:
             raise DataError("A survival curve needs at least one row.")
-        deaths = np.bincount(inverse, weights=np.asarray(event, float), minlength=len(times))
+        times, inverse, counts = np.unique(time, return_inverse=True, return_counts=True)
+        deaths = np.bincount(inverse, weights=event, minlength=len(times))
         at_risk = (counts[::-1].cumsum()[::-1]).astype(float)
         return cls(times, np.asarray(np.cumprod(1 - deaths / at_risk), float), at_risk, np.asarray(deaths, float))
 
@@ -73,17 +80,41 @@ class KaplanMeier:
         return np.append(parts[::-1].cumsum()[::-1], 0.0) + tail
 
     def mean_beyond(self, t: Array) -> Array:
-        """Expected time of somebody alive at ``t``: t + area beyond t / survival at t; ``t`` itself past the end."""
+        """Expected time of somebody alive at ``t``: t + area beyond t / survival at t; shape of ``t``.
+
+        Past the last time the curve is the continued line, so that the guess is half way to its zero; past the zero it
+        is ``t`` itself.
+        """
         t = np.asarray(t, float)
         areas = self._areas_to_end()
         here = self.step(t)
         after = np.searchsorted(self.times, t, side="right")
-        inside = after < len(self.times)
         at = np.minimum(after, len(self.times) - 1)
-        area = areas[at + 1] + (self.times[at] - t) * (here + self.survival[at]) / 2
-        at_end = (areas[-1], t == self.times[-1])
-        area = np.where(inside, area, np.where(at_end[1], at_end[0], 0.0))
-        return np.where(t > self.times[-1], t, t + area / np.maximum(here, _FLOOR))
+        inside = areas[at + 1] + (self.times[at] - t) * (here + self.survival[at]) / 2
+        past = np.maximum(self.linear_zero - t, 0.0) * here / 2
+        area = np.where(after < len(self.times), inside, past)
+        return t + area / np.maximum(here, _FLOOR)
+
+
+def followed(time: ArrayLike, event: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
+    """Times and events as arrays of shape (n,), checked.
+
+    Raises
+    ------
+    DataError
+        Shapes that differ; a time that is missing, infinite or negative; an event other than 0 and 1.
+    """
+    time, event = np.asarray(time, float), np.asarray(event)
+    if time.ndim != 1 or time.shape != event.shape:
+        raise DataError(f"Times and events have the shapes {time.shape} and {event.shape}; both are (rows,).")
+    bad = np.flatnonzero(~(np.isfinite(time) & (time >= 0)))
+    if len(bad):
+        raise DataError(f"Row {bad[0]} has the time {time[bad[0]]:g}; a time of follow-up is a number of at least 0.")
+    if event.dtype != bool:
+        other = np.flatnonzero(~np.isin(event, (0, 1)))
+        if len(other):
+            raise DataError(f"Row {other[0]} has the event {event[other[0]]!r}; it is 1 (seen) or 0 (censored).")
+    return time, event.astype(bool)
 
 
 def _with_origin(times: Array, survival: Array) -> tuple[Array, Array]:
@@ -187,7 +218,8 @@ def curve_mean(curve: KaplanMeier) -> float:
 def margin(time: ArrayLike, event: ArrayLike, base: Base | None = None) -> Array:
     """Censoring time plus the mean residual life beyond it; shape (n,).
 
-    Training rows are completed by curves that leave out their fold of censored rows (five folds, fixed shuffle).
+    Training rows are completed by curves that leave out their fold of censored rows (five folds, fixed shuffle); one
+    censored later than all of its curve's rows keeps its time. New rows there get half the way to the curve's zero.
     """
     from sklearn.model_selection import KFold
 
@@ -210,7 +242,8 @@ def margin(time: ArrayLike, event: ArrayLike, base: Base | None = None) -> Array
         keep[rows] = False
         if not keep.any():
             raise DataError("No event was observed, so the survival curve has no end; give rows with events.")
-        done[rows] = KaplanMeier.fit(time[keep], event[keep]).mean_beyond(time[rows])
+        guess = KaplanMeier.fit(time[keep], event[keep]).mean_beyond(time[rows])
+        done[rows] = np.where(time[rows] > time[keep].max(), time[rows], guess)
     return done
 
 
@@ -237,14 +270,18 @@ def impute(name: str, time: ArrayLike, event: ArrayLike, base: Base | None = Non
 
     Raises
     ------
+    UsageError
+        No imputer of that name.
     DataError
-        No event at all.
+        No event at all; times or events that are none.
     """
     if name not in IMPUTERS:
         raise unknown_name("imputer", name, IMPUTERS)
-    if not np.any(event if base is None else base[1]):
+    time, event = followed(time, event)
+    train = (time, event) if base is None else followed(*base)
+    if not train[1].any():
         raise DataError("No event was observed: nothing says how long censored rows live; give rows with events.")
-    return IMPUTERS[name](np.asarray(time, float), np.asarray(event, float), base)
+    return IMPUTERS[name](time, event, None if base is None else train)
 
 
 def censoring_survival(time: ArrayLike, event: ArrayLike, at: ArrayLike) -> Array:
@@ -270,7 +307,7 @@ def ipcw_weights(time: ArrayLike, event: ArrayLike, horizon: float | None = None
     horizon
         What happens after it is not asked, so a row followed up to it is known; None = only events are.
     """
-    time, seen = np.asarray(time, float), np.asarray(event, bool)
+    time, seen = followed(time, event)
     if horizon is not None and horizon <= 0:
         raise UsageError(f"A horizon is a time above 0; got {horizon}.")
     until = time if horizon is None else np.minimum(time, horizon)

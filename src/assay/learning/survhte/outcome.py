@@ -5,18 +5,19 @@ Four meta-learners with three base regressors, double machine learning and causa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from assay.core.errors import MissingExtra, unknown_name
-from assay.learning.survhte.base import Array, Mask, SurvivalEffect
+from assay.learning.survhte.base import OVERLAP, Array, Mask, SurvivalEffect, read_w, read_x
 from assay.learning.survhte.imputation import IMPUTERS, impute, ipcw_weights
 
 LEARNERS = ("t_learner", "s_learner", "x_learner", "dr_learner", "double_ml", "causal_forest")
 BASES = ("lasso", "rf", "xgb")
-_CLIP = 0.01
 
 
 class OutcomeImputation(SurvivalEffect):
@@ -68,58 +69,106 @@ class OutcomeImputation(SurvivalEffect):
         else:
             raise unknown_name("imputer", self.imputer, [*IMPUTERS, "ipcw"])
         self.outcome_ = y
-        self.model_ = self._learner()
+        self.model_ = effect_learner(self.learner, self.base, trees=self.trees, seed=self.random_state)
         self.model_.fit(y, W, X=X)
 
     def _effect(self, X: Array) -> Array:
         return self.model_.effect(X)
 
-    def _learner(self) -> Any:
-        try:
-            from econml.dml import CausalForestDML, LinearDML
-            from econml.dr import DRLearner
-            from econml.metalearners import SLearner, TLearner, XLearner
-        except ImportError:
-            raise MissingExtra(f"The learner {self.learner!r}", "survhte") from None
-        seed = self.random_state
-        if self.learner == "t_learner":
-            return TLearner(models=self._regressor())
+    def predict_outcome(self, X: Any, W: Any) -> Array | None:
+        """Expected outcome of rows (m,) under treatment ``W`` by the base learners; None where no part predicts it."""
+        X, W = self._rows(X, W)
         if self.learner == "s_learner":
-            return SLearner(overall_model=self._regressor())
-        if self.learner == "x_learner":
-            return XLearner(models=self._regressor(), propensity_model=_propensity(), allow_missing=False)
+            return np.asarray(self.model_.overall_model.predict(np.column_stack([X, 1 - W, W])), float).reshape(-1)
+        if self.learner in ("t_learner", "x_learner"):
+            arms = [np.asarray(model.predict(X), float).reshape(-1) for model in self.model_.models]
+            return np.where(W == 1, arms[1], arms[0])
         if self.learner == "dr_learner":
-            return DRLearner(
-                model_propensity=_propensity(),
-                model_regression=self._regressor(),
-                model_final=self._regressor(),
-                min_propensity=_CLIP,
-                random_state=seed,
-            )
-        if self.learner == "double_ml":
-            return LinearDML(discrete_treatment=True, fit_cate_intercept=False, random_state=seed)
-        if self.learner == "causal_forest":
-            return CausalForestDML(
-                discrete_treatment=True, n_estimators=self.trees or 100, n_jobs=1, inference=False, random_state=seed
-            )
-        raise unknown_name("learner", self.learner, LEARNERS)
+            return _mean_of(self.model_.models_regression, lambda model: model.predict(np.column_stack([X, W])))
+        return None
 
-    def _regressor(self) -> Any:
-        if self.base == "lasso":
-            from sklearn.linear_model import Lasso
+    def predict_propensity(self, X: Any) -> Array | None:
+        """Estimated chance of treatment of rows (m,); None for learners that estimate none."""
+        X, _ = self._rows(X, None)
+        if self.learner == "x_learner":
+            return np.asarray(self.model_.propensity_models[0].predict_proba(X), float)[:, 1]
+        models = {"dr_learner": "models_propensity", "double_ml": "models_t", "causal_forest": "models_t"}
+        if self.learner not in models:
+            return None
+        return _mean_of(getattr(self.model_, models[self.learner]), lambda model: _chance(model, X))
 
-            return Lasso(random_state=self.random_state)
-        if self.base == "rf":
-            from sklearn.ensemble import RandomForestRegressor
+    def _rows(self, X: Any, W: Any) -> tuple[Array, NDArray[np.int64]]:
+        check_is_fitted(self, "fitted_")
+        X = read_x(X, self.n_features_in_)
+        return X, read_w(np.zeros(len(X)) if W is None else W, len(X))
 
-            return RandomForestRegressor(self.trees or 100, n_jobs=1, random_state=self.random_state)
-        if self.base == "xgb":
-            try:
-                from xgboost import XGBRegressor
-            except ImportError:
-                raise MissingExtra("The base learner 'xgb'", "survhte") from None
-            return XGBRegressor(n_estimators=self.trees, n_jobs=1, random_state=self.random_state)
-        raise unknown_name("base learner", self.base, BASES)
+
+def _mean_of(models: Any, predict: Callable[[Any], Any]) -> Array:
+    """Mean over the models of cross-fitting."""
+    return np.mean([np.asarray(predict(model), float).reshape(-1) for fold in models for model in fold], axis=0)
+
+
+def _chance(model: Any, X: Array) -> Array:
+    """A classifier's chance of 1; what a regressor predicts, for econml's causal forest has either."""
+    return model.predict_proba(X)[:, 1] if hasattr(model, "predict_proba") else model.predict(X)
+
+
+def effect_learner(learner: str, base: str, *, trees: int | None, seed: int | None, intervals: bool = False) -> Any:
+    """econml's estimator of effects on complete outcomes.
+
+    Parameters
+    ----------
+    learner, base, trees
+        As in `OutcomeImputation`.
+    intervals
+        Let the causal forest keep what its intervals need.
+    """
+    try:
+        from econml.dml import CausalForestDML, LinearDML
+        from econml.dr import DRLearner
+        from econml.metalearners import SLearner, TLearner, XLearner
+    except ImportError:
+        raise MissingExtra(f"The learner {learner!r}", "survhte") from None
+    if learner == "t_learner":
+        return TLearner(models=regressor(base, trees, seed))
+    if learner == "s_learner":
+        return SLearner(overall_model=regressor(base, trees, seed))
+    if learner == "x_learner":
+        return XLearner(models=regressor(base, trees, seed), propensity_model=_propensity(), allow_missing=False)
+    if learner == "dr_learner":
+        return DRLearner(
+            model_propensity=_propensity(),
+            model_regression=regressor(base, trees, seed),
+            model_final=regressor(base, trees, seed),
+            min_propensity=OVERLAP[0],
+            random_state=seed,
+        )
+    if learner == "double_ml":
+        return LinearDML(discrete_treatment=True, fit_cate_intercept=False, random_state=seed)
+    if learner == "causal_forest":
+        return CausalForestDML(
+            discrete_treatment=True, n_estimators=trees or 100, n_jobs=1, inference=intervals, random_state=seed
+        )
+    raise unknown_name("learner", learner, LEARNERS)
+
+
+def regressor(base: str, trees: int | None, seed: int | None) -> Any:
+    """The base learner called ``base``."""
+    if base == "lasso":
+        from sklearn.linear_model import Lasso
+
+        return Lasso(random_state=seed)
+    if base == "rf":
+        from sklearn.ensemble import RandomForestRegressor
+
+        return RandomForestRegressor(trees or 100, n_jobs=1, random_state=seed)
+    if base == "xgb":
+        try:
+            from xgboost import XGBRegressor
+        except ImportError:
+            raise MissingExtra("The base learner 'xgb'", "survhte") from None
+        return XGBRegressor(n_estimators=trees, n_jobs=1, random_state=seed)
+    raise unknown_name("base learner", base, BASES)
 
 
 def _propensity() -> Any:

@@ -44,7 +44,7 @@ class _Dtype:
         dtype = np.dtype(self.code)
         if dtype.hasobject:
             raise _Refused("an array of Python objects")
-        return dtype.newbyteorder(self.order) if self.order in "<>" else dtype
+        return dtype.newbyteorder(self.order) if self.order in "<>" else dtype  # type: ignore[arg-type]
 
 
 @dataclass(slots=True)
@@ -177,7 +177,7 @@ _VALUES = {
     "SHORT_BINSTRING", "BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BYTEARRAY8", "UNICODE", "BINUNICODE", "BINUNICODE8",
     "SHORT_BINUNICODE",
 }  # fmt: skip
-_STEPS: dict[str, Callable[[_Reader, Any], None]] = {
+_STEPS: dict[str, Callable[[_Reader, Any], Any]] = {
     "MARK": lambda r, a: r.stack.append(_MARK),
     "POP": lambda r, a: r.stack.pop() and None,
     "POP_MARK": lambda r, a: r.since_mark() and None,

@@ -1,4 +1,4 @@
-"""The 53 configurations of the paper by name, and three more; estimators are imported when one is built."""
+"""The 53 configurations of the paper by name, and four more; estimators are imported when one is built."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ EXTRA = {
     "km_difference": "Kaplan-Meier difference",
     "double_ml+ipcw": "Double-ML",
     "causal_forest+ipcw": "Causal Forest",
+    "causal_forest+mistr": "MISTR",
 }
 
 
@@ -65,6 +66,13 @@ def causal_survival_forest(*, trees: int = 2000, min_node: int = 5, grid: int = 
     from assay.learning.survhte.causal_survival_forest import CausalSurvivalForest
 
     return CausalSurvivalForest(trees=trees, min_node=min_node, grid=grid)
+
+
+def mistr(*, imputations: int = 10, rounds: int = 3, survival_trees: int = 50, trees: int = 100) -> SurvivalEffect:
+    """Causal forests on times that survival trees imputed recursively (Meir et al. 2025)."""
+    from assay.learning.survhte.recursive_imputation import RecursivelyImputed
+
+    return RecursivelyImputed(imputations=imputations, rounds=rounds, survival_trees=survival_trees, trees=trees)
 
 
 def survite(
@@ -108,6 +116,7 @@ def methods() -> Mapping[str, Callable[..., Any]]:
         for imputer in (*IMPUTERS, "ipcw"):
             found[f"{learner}+{imputer}"] = partial(outcome, learner, "lasso", imputer)
     found["causal_survival_forest"] = causal_survival_forest
+    found["causal_forest+mistr"] = mistr
     found["survite"] = survite
     for learner in SURVIVAL:
         for model in MODELS:

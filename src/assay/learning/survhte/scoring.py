@@ -29,8 +29,10 @@ def effect_scores(predicted: ArrayLike, true: ArrayLike, population_ate: float |
     a, b = np.asarray(predicted, float), np.asarray(true, float)
     if a.shape != b.shape or a.ndim != 1 or not len(a):
         raise DataError(f"Predicted and true effects have the shapes {a.shape} and {b.shape}; both are (rows,).")
-    if not np.all(np.isfinite(a)):
-        raise DataError(f"The effect of row {int(np.flatnonzero(~np.isfinite(a))[0])} is not a finite number.")
+    for values, what in ((a, "estimated"), (b, "true")):
+        bad = np.flatnonzero(~np.isfinite(values))
+        if len(bad):
+            raise DataError(f"The {what} effect of row {bad[0]} is not a finite number.")
     mse = float(np.mean((a - b) ** 2))
     found = {"mse": mse, "rmse": mse**0.5, "ate": float(a.mean()), "ate_bias_test": float(a.mean() - b.mean())}
     if population_ate is not None:
@@ -69,9 +71,9 @@ def rmst(times: ArrayLike, survival: ArrayLike, horizon: float | None = None, *,
         from (0, 1), likewise carried) or ``published`` (trapezoid from the first grid time to the last one that is at
         most the horizon: leaves out the area before the grid).
     """
-    t, s = np.asarray(times, float), np.asarray(survival, float)
-    if t.ndim != 1 or not len(t) or s.shape[-1] != len(t):
-        raise DataError(f"The grid has the shape {t.shape}, the curves {s.shape}; the last axis must be the grid.")
+    t, s = _curves(times, survival)
+    if horizon is not None and not horizon > 0:
+        raise UsageError(f"A horizon is a time above 0; got {horizon!r}.")
     h = t[-1] if horizon is None else float(horizon)
     if rule == "published":
         keep = t <= h
@@ -90,10 +92,25 @@ def rmst(times: ArrayLike, survival: ArrayLike, horizon: float | None = None, *,
     return (values[..., :-1] + right) @ width / 2
 
 
+def _curves(times: ArrayLike, survival: ArrayLike) -> tuple[Array, Array]:
+    """Grid (k,) and curves (..., k), checked."""
+    t, s = np.asarray(times, float), np.asarray(survival, float)
+    if t.ndim != 1 or not len(t) or not s.ndim or s.shape[-1] != len(t):
+        raise DataError(f"The grid has the shape {t.shape}, the curves {s.shape}; the last axis must be the grid.")
+    falls = np.flatnonzero(~(np.diff(t) > 0))
+    if len(falls) or not (np.isfinite(t).all() and t[0] >= 0):
+        raise DataError(
+            f"A grid of times is not negative and rises; point {falls[0] + 1 if len(falls) else 0} does not."
+        )
+    if np.isnan(s).any():
+        raise DataError("A survival curve holds a value that is no number.")
+    return t, s
+
+
 def survival_at(times: ArrayLike, survival: ArrayLike, t: float, *, linear: bool = False) -> Array:
     """Curves read at one time: as step functions with S(0) = 1, or by straight lines; shape (n,)."""
-    grid = np.concatenate(([0.0], np.asarray(times, float)))
-    s = np.asarray(survival, float)
+    given, s = _curves(times, survival)
+    grid = np.concatenate(([0.0], given))
     values = np.concatenate([np.ones((*s.shape[:-1], 1)), s], axis=-1)
     at = int(np.searchsorted(grid, t, side="right")) - 1
     if not linear or at == len(grid) - 1:
@@ -126,6 +143,15 @@ def concordance_td(
     """
     s, index = np.asarray(survival, float), np.asarray(index, int)
     time, event = np.asarray(time, float), np.asarray(event, bool)
+    if s.ndim != 2 or not len(s) == len(index) == len(time) == len(event):
+        raise DataError(
+            f"Curves, places, times and events have the shapes {s.shape}, {index.shape}, {time.shape} and "
+            f"{event.shape}; the rows must be the same."
+        )
+    if not (np.isfinite(time).all() and np.isfinite(s).all()):
+        raise DataError("A time or a survival curve holds a value that is no number.")
+    if len(index) and (index.min() < 0 or index.max() >= s.shape[1]):
+        raise DataError(f"Places on the grid run from 0 to {s.shape[1] - 1}; got {index.min()} to {index.max()}.")
     # Sorted by time, events first: everything behind the last event of a time is comparable with that time's events.
     order = np.lexsort((~event, time))
     s, index, time, event = s[order], index[order], time[order], event[order]
@@ -195,3 +221,14 @@ def autoc(effect: ArrayLike, true: ArrayLike) -> float:
     effect, true = np.asarray(effect, float), np.asarray(true, float)
     ranked = true[np.argsort(-effect, kind="stable")]
     return float(np.mean(np.cumsum(ranked) / np.arange(1, len(ranked) + 1)) - ranked.mean())
+
+
+def qini(effect: ArrayLike, true: ArrayLike) -> float:
+    """Area between the curve of gains when the rows ranked highest are treated and that of treating at random.
+
+    Gains are means over all rows, shares of the treated run from 0 to 1 (Radcliffe 2007); ties keep the order of the
+    rows.
+    """
+    effect, true = np.asarray(effect, float), np.asarray(true, float)
+    gains = np.concatenate(([0.0], np.cumsum(true[np.argsort(-effect, kind="stable")]))) / len(true)
+    return float(np.trapezoid(gains, dx=1 / len(true)) - gains[-1] / 2)

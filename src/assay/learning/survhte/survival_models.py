@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from assay.core.errors import MissingExtra, unknown_name
+from assay.core.errors import DataError, MissingExtra, unknown_name
 from assay.learning.survhte.base import Array, Mask, surv
 from assay.learning.survhte.scoring import concordance_td, grid_index
 
@@ -60,6 +60,8 @@ class SurvivalForest:
         except ImportError:
             raise MissingExtra("The survival model 'rsf'", "survhte") from None
         grid = coarse(time, self.grid)
+        if len(grid) == 1:
+            raise DataError(f"All rows end at the time {grid[0]:g}: there is no curve to grow a forest on.")
         rounded = grid[grid_index(grid, time)]
         self.forest = RandomSurvivalForest(
             self.trees,

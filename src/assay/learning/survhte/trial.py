@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from assay.core.benchmark import Outcome
 from assay.core.errors import DataError, UsageError
 from assay.learning.survhte import scoring
-from assay.learning.survhte.base import bootstrap_mean, surv
+from assay.learning.survhte.base import OVERLAP, bootstrap_mean, surv
 from assay.learning.survhte.data import SurvivalData
 from assay.learning.survhte.protocol import Estimand
 from assay.learning.survhte.unadjusted import km_difference
@@ -27,7 +27,8 @@ Array = NDArray[np.float64]
 SCORES = (
     "mse", "rmse", "mse_exact", "rmse_exact", "rmse_val", "explained", "noise_floor", "ate", "ate_true", "ate_bias",
     "ate_bias_test", "ate_low", "ate_high", "covered", "policy_value", "autoc", "ate_gap_to_km", "rmse_to_reference",
-    "imputation_mae",    "concordance_td", "integrated_brier", "fit_seconds", "failed",
+    "imputation_mae", "outcome_mae", "outcome_r2", "propensity_auc", "propensity_f1", "propensity_clipped",
+    "concordance_td", "integrated_brier", "interval_coverage", "interval_width", "qini", "fit_seconds", "failed",
 )  # fmt: skip
 _FAILURES = (DataError, ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
 
@@ -137,6 +138,7 @@ def _against_truth(
     scores["covered"] = float(interval[0] <= population <= interval[1])
     scores["policy_value"] = scoring.policy_value(effects, true[test])
     scores["autoc"] = scoring.autoc(effects, true[test])
+    scores["qini"] = scoring.qini(effects, true[test])
     if data.exact is None:
         return scores
     exact = data.exact(estimand)[test]
@@ -160,6 +162,7 @@ def _helpers(
     if completed is not None and data.T0 is not None and hidden.any():
         true = estimand.of(data.event_times[train])
         scores["imputation_mae"] = float(np.mean(np.abs(completed - true)[hidden]))
+    scores |= _base_learners(estimator, data, estimand, test) | _intervals(estimator, data, estimand, test)
     if not hasattr(estimator, "predict_survival_function"):
         return scores
     grid, curves = factual_curves(estimator, data.X[test], data.W[test])
@@ -172,6 +175,50 @@ def _helpers(
     except ValueError:
         # scikit-survival refuses test rows beyond the training follow-up, and censoring curves that reach 0.
         scores["integrated_brier"] = None
+    return scores
+
+
+def _base_learners(
+    estimator: Any, data: SurvivalData, estimand: Estimand, test: NDArray[np.int64]
+) -> dict[str, float | None]:
+    """Outcomes and treatments of tested rows as the parts of the method predict them."""
+    from sklearn.metrics import f1_score, mean_absolute_error, r2_score, roc_auc_score
+
+    scores: dict[str, float | None] = {}
+    X, W = data.X[test], data.W[test]
+    if hasattr(estimator, "predict_outcome") and data.T0 is not None:
+        found = estimator.predict_outcome(X, W)
+        if found is not None:
+            true = estimand.of(data.event_times[test])
+            scores |= {
+                "outcome_mae": float(mean_absolute_error(true, found)),
+                "outcome_r2": float(r2_score(true, found)),
+            }
+    if hasattr(estimator, "clipped_"):
+        scores["propensity_clipped"] = estimator.clipped_
+    if hasattr(estimator, "predict_propensity"):
+        e = estimator.predict_propensity(X)
+        if e is not None and 0 < W.mean() < 1:
+            low, high = OVERLAP
+            scores |= {
+                "propensity_auc": float(roc_auc_score(W, e)),
+                "propensity_f1": float(f1_score(W, e > 0.5, zero_division=0.0)),
+                "propensity_clipped": float(np.mean((e < low) | (e > high))),
+            }
+    return scores
+
+
+def _intervals(
+    estimator: Any, data: SurvivalData, estimand: Estimand, test: NDArray[np.int64]
+) -> dict[str, float | None]:
+    """Share of tested rows whose exact effect lies in the method's own 95 % interval, and the mean width."""
+    if not hasattr(estimator, "effect_interval"):
+        return {}
+    low, high = estimator.effect_interval(data.X[test])
+    scores: dict[str, float | None] = {"interval_width": float(np.mean(high - low))}
+    if data.exact is not None:
+        exact = data.exact(estimand)[test]
+        scores["interval_coverage"] = float(np.mean((low <= exact) & (exact <= high)))
     return scores
 
 
