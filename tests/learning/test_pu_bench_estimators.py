@@ -32,16 +32,15 @@ QUICK = {
     "lagam": {"epochs": 4, "warmup_epochs": 4, "clusters": 8},
     "pulcpbf": {"epochs": 6, "phase1_epochs": 12, "phase1_lr": 0.001, "lr": 0.01},
     "vaepu": {"epochs": 8, "pretrain_epochs": 5, "vae_epochs": 3, "classifier_lr": 0.01}, "pan": {"epochs": 8},
-    "cgenpu": {"epochs": 4, "classifier_lr": 0.002}, "pn": {"epochs": 8},
+    "cgenpu": {"epochs": 4, "classifier_lr": 0.002}, "pn": {"epochs": 8}, "boost": {"n_estimators": 50},
 }  # fmt: skip
 
 
 def quick(name, **more):
     options = dict(QUICK[name])
-    if name != "puet":
+    if name not in ("puet", "boost"):
         options |= {"net": "small_mlp"}
-        for rate in ("lr",):
-            options.setdefault(rate, 0.01)
+        options.setdefault("lr", 0.01)
     return make_estimator(name, **{**options, **more})
 
 
@@ -242,6 +241,101 @@ def test_a_random_cut_lies_between_the_outer_pairs_of_values():
     assert cut_range(column, rows, 0, 7) == pytest.approx((0.4, 9.2))
     assert cut_range(column, rows, 1, 3) == (0.0, 0.0)
     assert cut_range(column, np.array([0, 1]), 0, 2) == pytest.approx((1.2, 1.8))
+
+
+def test_copies_of_labelled_rows_are_held_out_with_them(world, monkeypatch):
+    from assay.learning.pu_bench.estimators import base, risk
+
+    *_, pu = world
+    seen = []
+
+    def watched(labelled, folds, groups, rng):
+        fold = fold_of(labelled, folds, groups, rng)
+        seen.append((fold, groups))
+        return fold
+
+    monkeypatch.setattr(risk, "fold_of", watched)
+    monkeypatch.setattr(base, "fold_of", watched)
+    quick("bbepu", prior=0.4, selection="pauc").fit(pu.X, pu.s, source_index=pu.source_index)
+    assert len(seen) == 2
+    for fold, groups in seen:  # the second among the rows that the first left
+        assert groups is not None
+        out = fold == 0
+        assert not set(groups[out].tolist()) & set(groups[~out].tolist())
+    given = []
+
+    class Watching(BBEPrior):
+        def fit(self, X, s, groups=None):
+            given.append(groups)
+            return super().fit(X, s, groups)
+
+    quick("puet", prior=Watching()).fit(pu.X, pu.s, source_index=pu.source_index)
+    assert np.array_equal(given[0], pu.source_index)
+
+
+def test_the_oracle_chooses_by_rows_of_its_own(world):
+    x, y, *_ = world
+    model = quick("pn", epochs=12, patience=2).fit(x, y)
+    values = [row["value"] for row in model.history_]
+    assert None not in values
+    assert values[model.best_epoch_ - 1] >= max(values) - 1e-4
+    assert [row["value"] for row in quick("pn", selection="last").fit(x, y).history_] == [None] * 8
+
+
+def test_both_objectives_of_pan_run_and_a_third_is_refused(world):
+    *_, x_test, _, pu = world
+    scores = [quick("pan", objective=kind, epochs=2).fit(pu.X, pu.s).decision_function(x_test)
+              for kind in ("kl", "first_code")]  # fmt: skip
+    assert not np.array_equal(*scores)
+    with pytest.raises(BadInput, match="objective"):
+        quick("pan", objective="gan").fit(pu.X, pu.s)
+
+
+def test_the_gradient_of_boosting_is_that_of_the_risk():
+    from assay.learning.pu_bench.estimators.boosting import risk_gradient
+    from assay.learning.pu_bench.losses import nnpu_loss
+
+    rng = np.random.default_rng(0)
+    labelled = np.arange(40) < 9
+    turned = []
+    for shift in (0.0, np.where(labelled, 5.0, -5.0)):  # the second drives the negative part below 0
+        g = torch.tensor(rng.normal(size=40) + shift, requires_grad=True)
+        value = nnpu_loss(g, torch.from_numpy(labelled), 0.4, loss="logistic", gamma=0.7, beta=0.01)
+        (expected,) = torch.autograd.grad(value, g)
+        found, curvature = risk_gradient(g.detach().numpy(), labelled, 0.4, gamma=0.7, beta=0.01)
+        assert found / 40 == pytest.approx(expected.numpy(), abs=1e-12)
+        assert (curvature > 0).all()
+        turned.append(bool((found[~labelled] < 0).all()))
+    assert turned == [False, True]
+
+
+def test_dropout_keeps_the_mean_and_its_rate_and_follows_the_seed():
+    from assay.learning.pu_bench.backbones import Dropout
+    from assay.nn.trainer import seeded
+
+    x = torch.ones(301, 333)
+    with seeded(3):
+        first = Dropout(0.3)(x)
+    with seeded(3):
+        again = Dropout(0.3)(x)
+    assert torch.equal(first, again)
+    assert (first == 0).float().mean().item() == pytest.approx(0.3, abs=0.01)
+    assert first.mean().item() == pytest.approx(1.0, abs=0.01)
+    assert first.max().item() == pytest.approx(1 / 0.7, abs=1e-4)
+    layer = Dropout(0.3)
+    assert not torch.equal(layer(x), layer(x))
+    assert layer.eval()(x) is x
+
+
+def test_rows_go_down_many_trees_as_they_do_one_by_one():
+    from assay.learning.pu_bench.estimators.growing import LANES
+
+    rng = np.random.default_rng(2)
+    x = np.round(rng.normal(size=(300, 3)), 1)  # many ties at the cuts
+    model = make_estimator("puet", prior=0.4, n_estimators=7).fit(x, np.where(np.arange(300) < 60, 1, -1))
+    for count in (1, LANES - 1, LANES, LANES + 1, 3 * LANES + 5):
+        one_by_one = np.concatenate([model.predict_proba(row[None]) for row in x[:count]])
+        assert np.array_equal(model.predict_proba(x[:count]), one_by_one)
 
 
 # The suite's labels may be words and its targets several: what is refused here with a sentence of its own.

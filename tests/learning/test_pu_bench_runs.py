@@ -25,7 +25,8 @@ from assay.learning.pu_bench.errors import BadInput
 from assay.learning.pu_bench.generator import positive_scores
 from assay.learning.pu_bench.grid import FREQUENCIES, MECHANISMS, paper_configurations
 from assay.learning.pu_bench.opinions import opinions
-from assay.learning.pu_bench.reproduce import judge, plan
+from assay.learning.pu_bench.recipes import plan
+from assay.learning.pu_bench.reproduce import judge
 from assay.learning.pu_bench.scoring import classification_scores, proxy_accuracy_score, zero_one_risk
 
 NET = {"net": "small_mlp", "epochs": 3, "lr": 0.01}
@@ -404,7 +405,7 @@ def test_options_are_checked_before_any_work():
     with pytest.raises(UsageError, match="data=FOLDER"):
         bench(datasets="mnist").tasks()
     assert len(PUBench().tasks()[0].samples()) == 20
-    assert set(OFFLINE) == {"digits", "digits28", "breast_cancer", "gaussian", "opinions"}
+    assert {"digits", "digits28", "breast_cancer", "gaussian", "opinions"} < set(OFFLINE)
 
 
 @pytest.mark.parametrize("selection", ["pa", "pauc", "f1", "last"])

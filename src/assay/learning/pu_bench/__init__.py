@@ -9,8 +9,10 @@ from assay.learning.pu_bench.estimators import CLASSES
 
 _HOMES = {
     "BBEPrior": "prior",
+    "KernelMeanPrior": "mixture",
     "NNPULoss": "losses",
     "PUData": "generator",
+    "TIcEPrior": "mixture",
     "UPULoss": "losses",
     "bbe": "prior",
     "classification_scores": "scoring",

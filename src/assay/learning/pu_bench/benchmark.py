@@ -74,9 +74,10 @@ class PUBench(Benchmark):
     Parameters
     ----------
     data
-        Folder with a folder for each published data set.
+        Folder with a folder for each published data set; or ``hub``: fetched from the Hugging Face hub and OpenML.
     datasets
-        By comma: offline ones (digits, digits28, breast_cancer, gaussian, opinions) and published ones (mnist,
+        By comma: offline ones (digits, digits28, digits32, scans, breast_cancer, gaussian, opinions, posts, boards,
+        caps) and published ones (mnist,
         fashion_mnist, cifar10, alzheimer_mri, imdb, newsgroups20, connect4, spambase, mushrooms).
     configurations
         ``paper`` (its twenty) or ``product`` of the next three.
@@ -96,6 +97,9 @@ class PUBench(Benchmark):
         Share of positives to thin the training rows to; None = as they are.
     rows
         Training rows to keep, drawn anew a seed; None = all.
+    rethreshold
+        Where a method calls every test row the same, call as many positive as the prior says, the highest scores: the
+        first public code does.
     """
 
     name = "pu_bench"
@@ -110,13 +114,17 @@ class PUBench(Benchmark):
         mean("auc", name="roc_auc", bounds=(0, 1)),
         mean("pa", name="proxy_accuracy_train"),
         mean("pauc", name="proxy_auc_train", bounds=(0, 1)),
+        mean("risk", name="zero_one_risk_train", higher_is_better=False),
         mean("fit_seconds", higher_is_better=False, bounds=(0, None)),
     )
     analyses = {
         name: f"{_ROOM}.analyses:{name}"
         for name in ("table", "ranks", "significance", "c_curve", "sar_degradation", "cost", "prior_errors")
     }
-    recipes = {"reproduce": f"{_ROOM}.reproduce:reproduce", "plan": f"{_ROOM}.reproduce:plan"}
+    recipes = {
+        "reproduce": f"{_ROOM}.reproduce:reproduce",
+        **{name: f"{_ROOM}.recipes:{name}" for name in ("plan", "published", "export", "priors")},
+    }
 
     def __init__(
         self,
@@ -133,6 +141,7 @@ class PUBench(Benchmark):
         clean_share: float = 0.1,
         prevalence: float | None = None,
         rows: int | None = None,
+        rethreshold: bool = False,
     ) -> None:
         if not 0 < clean_share < 1:
             raise UsageError(f"Option clean_share={clean_share} must lie strictly between 0 and 1.")
@@ -149,7 +158,7 @@ class PUBench(Benchmark):
         )
         self.settings = {
             "mode": mode, "prior": prior, "selection": selection, "clean_share": clean_share, "prevalence": prevalence,
-            "rows": rows,
+            "rows": rows, "rethreshold": rethreshold,
         }  # fmt: skip
 
     @cached_property
@@ -162,8 +171,8 @@ class PUBench(Benchmark):
                 raise unknown_name("data set", name, [*OFFLINE, *PUBLISHED])
             if name in PUBLISHED and self.folder is None:
                 raise UsageError(
-                    f"Data set {name!r} is not passed on by assay; give data=FOLDER with {name}/ in it, or take "
-                    f"offline ones: {', '.join(OFFLINE)}."
+                    f"Data set {name!r} is not passed on by assay; give data=FOLDER with {name}/ in it, data=hub to "
+                    f"fetch it, or take offline ones: {', '.join(OFFLINE)}."
                 )
         return [HiddenLabels(name, self) for name in self.datasets]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from assay.core.datasets import Data, digits, folder, generated, stand_in
 from assay.core.errors import DataError, unknown_name
-from assay.learning.pu_bench import folders
+from assay.learning.pu_bench import drawn, fetched, folders
 
 SPLIT_SEED = 0
 
@@ -108,17 +108,40 @@ def _gaussian() -> Dataset:
     return Dataset("gaussian", "synthetic", x[:1000], y[:1000], x[1000:], y[1000:], data, posterior[1000:])
 
 
-def _opinions() -> Dataset:
-    from assay.core.cache import ContentCache, cache_folder
-    from assay.learning.pu_bench.opinions import opinions
-    from assay.systems.embedding import CachedEncoder, load_encoder
+def _written(name: str, instead_of: str) -> Dataset:
+    from assay.learning.pu_bench import opinions
 
-    texts, classes = opinions(1200, np.random.default_rng(SPLIT_SEED))
+    make = opinions.opinions if name == "opinions" else opinions.posts
+    texts, classes = make(1200, np.random.default_rng(SPLIT_SEED))
     made = generated(
         [{"text": text, "class": int(k)} for text, k in zip(texts, classes)], "sentences made of a grammar"
     )
-    encoder = CachedEncoder(load_encoder("minilm"), ContentCache(cache_folder() / "embeddings"))
-    return _split("opinions", "text", encoder.encode(texts), classes, stand_in(made, "IMDB"))
+    x = folders.embedded(texts, [], []).x
+    return _split(name, "text", x, classes, stand_in(made, instead_of))
+
+
+def _digits32() -> Dataset:
+    images, labels, data = digits("CIFAR-10")
+    x = folders.by_channel(drawn.coloured(upsampled(images, 32), np.random.default_rng(SPLIT_SEED)))
+    return _split("digits32", "image", x, labels % 2 == 0, data)
+
+
+def _scans() -> Dataset:
+    x, y = drawn.scans(600, np.random.default_rng(SPLIT_SEED))
+    made = generated([{"kind": "drawn scans", "rows": 600, "seed": SPLIT_SEED}], "ellipses drawn at random")
+    return _split("scans", "image", x, y, stand_in(made, "Alzheimer MRI"))
+
+
+def _boards() -> Dataset:
+    x, y = drawn.ended_boards()
+    made = generated([{"kind": "ends of noughts and crosses", "rows": len(y)}], "all ends of noughts and crosses")
+    return _split("boards", "table", x, y, stand_in(made, "Connect-4"))
+
+
+def _caps() -> Dataset:
+    rows, y = drawn.caps(1500, np.random.default_rng(SPLIT_SEED))
+    made = generated([{"traits": row, "poisonous": bool(k)} for row, k in zip(rows, y)], "mushrooms made up by rules")
+    return _split("caps", "table", folders.one_hot(rows), y, stand_in(made, "Mushrooms"))
 
 
 OFFLINE: dict[str, Callable[[], Dataset]] = {
@@ -126,7 +149,12 @@ OFFLINE: dict[str, Callable[[], Dataset]] = {
     "digits28": _digits28,
     "breast_cancer": _breast_cancer,
     "gaussian": _gaussian,
-    "opinions": _opinions,
+    "opinions": lambda: _written("opinions", "IMDB"),
+    "posts": lambda: _written("posts", "20 Newsgroups"),
+    "digits32": _digits32,
+    "scans": _scans,
+    "boards": _boards,
+    "caps": _caps,
 }
 """Data sets that need neither folder nor network; `Dataset.data` says what each stands in for."""
 
@@ -153,7 +181,8 @@ def load_dataset(name: str, root: str | None = None) -> Dataset:
     name
         In `OFFLINE` or `PUBLISHED`.
     root
-        Folder with a folder NAME for each published data set.
+        Folder with a folder NAME for each published data set; ``hub`` = fetched by name, see
+        `assay.learning.pu_bench.fetched`.
 
     Raises
     ------
@@ -169,13 +198,15 @@ def load_dataset(name: str, root: str | None = None) -> Dataset:
     if root is None:
         raise DataError(
             f"Data set {name!r} is not passed on by assay; give data=FOLDER with {name}/ in it "
-            f"({folders.NEEDS[name]}), "
-            f"or take an offline one: {', '.join(OFFLINE)}."
+            f"({folders.NEEDS[name]}), data=hub to fetch it, or take an offline one: {', '.join(OFFLINE)}."
         )
     path = Path(root).expanduser() / name
     modality, read = PUBLISHED[name]
-    found = folder(path, source=name)
-    rows = read(path)
+    if root == "hub":
+        rows, found = fetched.fetch(name)
+    else:
+        found = folder(path, source=name)
+        rows = read(path)
     x, y = rows.x, rows.y
     if len(x) != len(y) or not 0 < int(np.sum(y == 1)) < len(y):
         raise DataError(f"{path} holds {len(x)} rows and {int(np.sum(y == 1))} positives; both classes are needed.")

@@ -37,6 +37,10 @@ NEEDS = {
 }
 
 
+GROUPS = ("alt", "comp", "misc", "rec")
+"""First words of the newsgroups that are positive."""
+
+
 def _file(folder: Path, *names: str) -> Path:
     for name in names:
         if (folder / name).is_file():
@@ -86,17 +90,22 @@ def fashion_mnist(folder: Path) -> Rows:
     return _idx_set(folder, (0, 2, 3, 4, 6))
 
 
-def cifar10(folder: Path) -> Rows:
-    """Vehicles (0, 1, 8, 9) against animals, normalised by channel."""
+def by_channel(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Colour pictures (n, 3, height, width) of 0 to 255, each channel normalised as published for CIFAR-10."""
     mean = np.array([0.4914, 0.4822, 0.4465], np.float32)[:, None, None]
     spread = np.array([0.2023, 0.1994, 0.2010], np.float32)[:, None, None]
+    return (pixels.astype(np.float32) / 255 - mean) / spread
+
+
+def cifar10(folder: Path) -> Rows:
+    """Vehicles (0, 1, 8, 9) against animals, normalised by channel."""
     x, y, test = [], [], []
     for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
         raw = np.fromfile(_file(folder, name), np.uint8)
         if len(raw) == 0 or len(raw) % 3073:
             raise DataError(f"{folder / name} has {len(raw)} bytes, no multiple of 3073: not the binary version.")
         raw = raw.reshape(-1, 3073)
-        x.append((raw[:, 1:].reshape(-1, 3, 32, 32).astype(np.float32) / 255 - mean) / spread)
+        x.append(by_channel(raw[:, 1:].reshape(-1, 3, 32, 32)))
         y.append(np.isin(raw[:, 0], (0, 1, 8, 9)))
         test.append(np.full(len(raw), name == "test_batch.bin"))
     return Rows(np.concatenate(x), np.concatenate(y), np.concatenate(test))
@@ -135,7 +144,8 @@ def _published_embeddings(path: Path) -> Rows:
     return Rows(np.concatenate(parts), np.concatenate(labels) == 1, test)
 
 
-def _texts(texts: list[str], y: list[bool], test: list[bool]) -> Rows:
+def embedded(texts: list[str], y: list[bool], test: list[bool]) -> Rows:
+    """Texts as embeddings of the packaged MiniLM, (n, 384), of length one."""
     from assay.core.cache import ContentCache, cache_folder
     from assay.systems.embedding import CachedEncoder, load_encoder
 
@@ -158,7 +168,7 @@ def imdb(folder: Path) -> Rows:
                 texts.append(path.read_text(encoding="utf-8", errors="replace"))
                 y.append(kind == "pos")
                 test.append(part == "test")
-    return _texts(texts, y, test)
+    return embedded(texts, y, test)
 
 
 def newsgroups20(folder: Path) -> Rows:
@@ -175,9 +185,9 @@ def newsgroups20(folder: Path) -> Rows:
         for group in groups:
             for path in sorted(p for p in group.iterdir() if p.is_file()):
                 texts.append(path.read_text(encoding="latin-1"))
-                y.append(group.name.partition(".")[0] in ("alt", "comp", "misc", "rec"))
+                y.append(group.name.partition(".")[0] in GROUPS)
                 test.append(part == "test")
-    return _texts(texts, y, test)
+    return embedded(texts, y, test)
 
 
 def _table(path: Path, columns: int) -> list[list[str]]:
@@ -194,7 +204,8 @@ def _table(path: Path, columns: int) -> list[list[str]]:
     return rows
 
 
-def _one_hot(rows: list[list[str]], categories: list[list[str]] | None = None) -> NDArray[np.float32]:
+def one_hot(rows: list[list[str]], categories: list[list[str]] | None = None) -> NDArray[np.float32]:
+    """A 0 or 1 for each category of each column, in the order given or of the alphabet."""
     columns = list(zip(*rows))
     kinds = categories or [sorted(set(column)) for column in columns]
     blocks = [np.array(column)[:, None] == np.array(kind)[None] for column, kind in zip(columns, kinds)]
@@ -209,7 +220,7 @@ def connect4(folder: Path) -> Rows:
     for number, row in enumerate(rows, 1):
         if row[-1] not in known:
             raise DataError(f"{path}, row {number}: the class is {row[-1]!r}, not win, loss or draw.")
-    return Rows(_one_hot([row[:-1] for row in rows], [["b", "o", "x"]] * 42), np.array([known[r[-1]] for r in rows]))
+    return Rows(one_hot([row[:-1] for row in rows], [["b", "o", "x"]] * 42), np.array([known[r[-1]] for r in rows]))
 
 
 def spambase(folder: Path) -> Rows:
@@ -226,4 +237,4 @@ def spambase(folder: Path) -> Rows:
 def mushrooms(folder: Path) -> Rows:
     """Poisonous against edible, 22 letters one-hot."""
     rows = _table(_file(folder, "agaricus-lepiota.data", "mushrooms.csv"), 23)
-    return Rows(_one_hot([row[1:] for row in rows]), np.array([row[0] == "p" for row in rows]))
+    return Rows(one_hot([row[1:] for row in rows]), np.array([row[0] == "p" for row in rows]))

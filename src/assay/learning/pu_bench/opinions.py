@@ -1,4 +1,4 @@
-"""Short opinions made of a small grammar, for text without a network: a stand-in for reviews."""
+"""Short texts made of small grammars, for text without a network: opinions for reviews, posts for newsgroups."""
 
 from __future__ import annotations
 
@@ -44,3 +44,37 @@ def opinions(count: int, rng: np.random.Generator) -> tuple[list[str], np.ndarra
             )
         texts.append(" ".join(sentences))
     return texts, classes
+
+
+_TOPICS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    # Those of the positive groups (comp, rec, misc, alt) first.
+    "comp": (
+        ("printer driver", "graphics card", "window manager", "backup script"),
+        ("crashes", "installs", "compiles"),
+    ),
+    "rec": (("gearbox", "motorcycle", "goalkeeper", "batting average"), ("overheats", "wins", "breaks down")),
+    "misc": (("used desk", "spare ticket", "second-hand radio", "bicycle rack"), ("is for sale", "costs little")),
+    "sci": (("telescope", "orbit", "cipher", "vaccine"), ("was measured", "was tested", "decays")),
+    "soc": (("parish", "sermon", "prayer", "monastery"), ("comforts many", "was founded", "divides readers")),
+    "talk": (("senate", "treaty", "border", "tax law"), ("was voted down", "was signed", "is disputed")),
+}
+_POSITIVE = ("comp", "rec", "misc")
+_FRAMES = (
+    "Does anybody know whether the {thing} {verb}?", "The {thing} {verb}, or so I read.",
+    "In reply to your letter: the {thing} {verb}.", "I wonder why the {thing} {verb}.",
+)  # fmt: skip
+
+
+def posts(count: int, rng: np.random.Generator) -> tuple[list[str], np.ndarray]:
+    """``count`` posts of two to four sentences and whether their group is positive; one sentence in four strays."""
+    names = list(_TOPICS)
+    chosen = rng.integers(len(names), size=count)
+    texts = []
+    for at in chosen:
+        sentences = []
+        for _ in range(int(rng.integers(2, 5))):
+            topic = names[int(rng.integers(len(names))) if rng.random() < 0.25 else int(at)]
+            things, verbs = _TOPICS[topic]
+            sentences.append(str(rng.choice(_FRAMES)).format(thing=rng.choice(things), verb=rng.choice(verbs)))
+        texts.append(" ".join(sentences))
+    return texts, np.array([names[at] in _POSITIVE for at in chosen], np.int8)

@@ -1,4 +1,4 @@
-"""The class prior from positive-unlabelled data: best-bin estimation, and what `prior=` of an estimator may be."""
+"""The class prior from positive-unlabelled data: best-bin estimation, and what ``prior=`` of an estimator may be."""
 
 from __future__ import annotations
 
@@ -116,12 +116,38 @@ def fold_of(
     return dealt[place]
 
 
-def resolve_prior(prior: Any, X: NDArray, s: NDArray, groups: NDArray | None, seed: int) -> float:
-    """A prior as a number: given, of a function of (X, s), of an estimator with ``prior_``, or estimated (None,
-    bbe).
+ESTIMATORS = ("bbe", "tice", "km2")
+"""Names of `BBEPrior`, `assay.learning.pu_bench.mixture.TIcEPrior` and `KernelMeanPrior`."""
+
+
+def prior_estimator(name: str, seed: int = 0) -> Any:
+    """The estimator called ``name``, with ``fit(X, s, groups)`` or ``fit(X, s)`` and ``prior_``.
+
+    Raises
+    ------
+    BadInput
+        No such name.
     """
-    if prior is None or (isinstance(prior, str) and prior == "bbe"):
-        return BBEPrior(random_state=seed % 2**32).fit(X, s, groups).prior_
+    if name == "bbe":
+        return BBEPrior(random_state=seed % 2**32)
+    from assay.learning.pu_bench.mixture import KernelMeanPrior, TIcEPrior
+
+    if name == "tice":
+        return TIcEPrior(random_state=seed % 2**32)
+    if name == "km2":
+        return KernelMeanPrior(random_state=seed % 2**32)
+    raise BadInput(
+        f"prior must be a number in (0, 1), one of {', '.join(ESTIMATORS)}, None, a function or an estimator; "
+        f"got {name!r}."
+    )
+
+
+def resolve_prior(prior: Any, X: NDArray, s: NDArray, groups: NDArray | None, seed: int) -> float:
+    """A prior as a number: given, of a function of (X, s), of an estimator with ``prior_``, or estimated by name
+    (None = bbe).
+    """
+    if prior is None or isinstance(prior, str):
+        prior = prior_estimator(prior or "bbe", seed)
     if hasattr(prior, "fit"):
         from sklearn.base import clone
 
@@ -136,7 +162,8 @@ def resolve_prior(prior: Any, X: NDArray, s: NDArray, groups: NDArray | None, se
         number = float(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         raise BadInput(
-            f"prior must be a number in (0, 1), 'bbe', None, a function or an estimator; got {prior!r}."
+            f"prior must be a number in (0, 1), a name ({', '.join(ESTIMATORS)}), None, a function or an estimator; "
+            f"got {prior!r}."
         ) from None
     if not 0 < number < 1:
         raise BadInput(f"prior must lie strictly between 0 and 1; got {number}.")

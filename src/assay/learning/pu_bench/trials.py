@@ -93,7 +93,10 @@ def carry_out(
         model.fit(x, pu.s.astype(int), **given)
     seconds = time.perf_counter() - begun
     predicted = np.asarray(model.predict(x_test)) == 1
-    found = scoring.classification_scores(data.y_test, predicted, ranking(model, x_test))
+    ranked = ranking(model, x_test)
+    if settings["rethreshold"] and (predicted.all() or not predicted.any()) and 0 < pu.prior_u < 1:
+        predicted = ranked > scoring.prior_threshold(ranked, pu.prior_u)
+    found = scoring.classification_scores(data.y_test, predicted, ranked)
     measured: dict[str, float | None] = {**found, "fit_seconds": seconds}
     measured |= _proxies(model, x, pu, how.scenario)
     measured["seconds_to_best"] = getattr(model, "seconds_to_best_", seconds)
@@ -103,7 +106,12 @@ def carry_out(
     measured["prior_error"] = float(used - pu.prior_u) if known and np.isfinite(pu.prior_u) else None  # type: ignore[operator]
     return Outcome(
         measured,
-        output={**{k: _plain(v) for k, v in pu.counts().items()}, "prior_used": float(used) if known else None},  # type: ignore[arg-type]
+        output={
+            **{k: _plain(v) for k, v in pu.counts().items()},
+            "n_test": len(data.y_test),
+            "n_test_pos": int((data.y_test == 1).sum()),
+            "prior_used": float(used) if known else None,  # type: ignore[arg-type]
+        },
         groups={"supervision": supervision},
         rows=getattr(model, "history_", ()),
     )
@@ -139,7 +147,8 @@ def _proxies(model: Any, x: NDArray, pu: PUData, scenario: str) -> dict[str, flo
     says, scores = np.asarray(model.predict(x)) == 1, ranking(model, x)
     prior = pu.prior_u
     pa = scoring.proxy_accuracy_score(pu.s, says, prior, scenario) if 0 < prior < 1 else np.nan
-    found = {"pa": pa, "pauc": scoring.proxy_auc_score(pu.s, scores)}
+    risk = scoring.zero_one_risk(pu.s, np.where(says, 1.0, -1.0), prior)
+    found = {"pa": pa, "pauc": scoring.proxy_auc_score(pu.s, scores), "risk": risk}
     return {name: float(value) if np.isfinite(value) else None for name, value in found.items()}
 
 

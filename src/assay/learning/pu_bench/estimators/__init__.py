@@ -27,11 +27,12 @@ CLASSES: dict[str, tuple[str, str, str]] = {
     "vaepu": ("generative", "VAEPUClassifier", "generative"),
     "pan": ("generative", "PANClassifier", "generative"),
     "cgenpu": ("generative", "CGenPUClassifier", "generative"),
+    "boost": ("boosting", "PUBoostClassifier", "risk"),
     "pn": ("risk", "PNClassifier", "oracle"),
 }
-"""Name: (module, class, family). upu is an extra baseline, pn the oracle; the other eighteen are the paper's."""
+"""Name: (module, class, family). upu and boost are baselines beside the paper's eighteen, pn is the oracle."""
 
-PAPER = tuple(name for name in CLASSES if name not in ("upu", "pn"))
+PAPER = tuple(name for name in CLASSES if name not in ("upu", "boost", "pn"))
 
 
 def estimator_class(name: str) -> Any:

@@ -88,8 +88,8 @@ class PUNet(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     prior
-        Share of positives among the unlabelled rows: a number in (0, 1), None or ``bbe`` (estimated), a function of
-        (X, s), or an estimator with ``prior_``.
+        Share of positives among the unlabelled rows: a number in (0, 1); ``bbe`` (as None), ``tice`` or
+        ``km2``: estimated; a function of (X, s); or an estimator with ``prior_``.
     net
         See `assay.learning.pu_bench.backbones.backbone`.
     epochs, batch_size, lr, weight_decay

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from assay.learning.pu_bench import losses
+from assay.learning.pu_bench.errors import BadInput
 from assay.learning.pu_bench.estimators.base import Problem, PUNet, draw
 from assay.nn.nets import MLP
 from assay.nn.trainer import batches, forward
@@ -30,19 +31,26 @@ class PANClassifier(PUNet):
 
     The discriminator tells labelled rows (real) from unlabelled rows that the recogniser calls positive (fake). The
     recogniser learns labelled rows as positive and is drawn to the discriminator's opinion of unlabelled rows, and
-    pushed from its opposite, by KL divergences that reach the recogniser; in the first public code that term has no
-    gradient.
+    pushed from its opposite, by KL divergences that reach the recogniser.
+
+    ``objective="first_code"`` is what the first public code computes: the discriminator's rows are the unlabelled ones
+    (real) and those of them called positive (fake); the recogniser's term of weight ``pull`` has no gradient, so that
+    ``push`` alone, towards 0 where the discriminator says real, meets unlabelled rows.
     """
 
     epochs: int = 120
     batch_size: int = 64
+    judge_lr: float | None = None
     pull: float = 1.5
     push: float = 0.4
+    objective: str = "kl"
     needs_prior: ClassVar[bool] = False
 
     def _fit(self, problem: Problem) -> None:
+        if self.objective not in ("kl", "first_code"):
+            raise BadInput(f"objective={self.objective!r} is not known; there are kl, first_code.")
         self.net_, judge = self._build(problem), self._build(problem)
-        mine, its = self._optimiser(self.net_), self._optimiser(judge)
+        mine, its = self._optimiser(self.net_), self._optimiser(judge, lr=self.judge_lr)
         of_l, of_u = problem.of_l, problem.of_u
 
         def epoch(_: int) -> float:
@@ -51,14 +59,25 @@ class PANClassifier(PUNet):
                 x_l, x_u = problem.x[draw(of_l, len(places), problem.generator)], problem.x[of_u[places]]
                 with torch.no_grad():
                     says = self.net_(x_u).sigmoid()
-                d_l, d_u = judge(x_l), judge(x_u)
-                # Unlabelled rows count as fake as far as the recogniser believes them positive.
-                _step(its, losses.soft_bce(d_l, torch.ones_like(d_l)) + (says * F.softplus(d_u)).mean())
+                if self.objective == "kl":
+                    # Unlabelled rows count as fake as far as the recogniser believes them positive.
+                    judged = F.softplus(-judge(x_l)).mean() + (says * F.softplus(judge(x_u))).mean()
+                else:
+                    d_u = judge(x_u)
+                    judged = F.softplus(-d_u).mean() + losses.masked_mean(F.softplus(d_u), says > 0.5)
+                _step(its, judged)
                 with torch.no_grad():
-                    opinion = judge(x_u).sigmoid()
-                g_l, r = self.net_(x_l), self.net_(x_u).sigmoid()
-                agree = losses.bernoulli_kl(opinion, r) - self.push * losses.bernoulli_kl(opinion, 1 - r).clamp(max=5)
-                value = losses.soft_bce(g_l, torch.ones_like(g_l)) + self.pull * agree.mean()
+                    d_u = judge(x_u)
+                    opinion = d_u.sigmoid()
+                g_l, g_u = self.net_(x_l), self.net_(x_u)
+                value = losses.soft_bce(g_l, torch.ones_like(g_l))
+                if self.objective == "kl":
+                    r = g_u.sigmoid()
+                    away = losses.bernoulli_kl(opinion, 1 - r).clamp(max=5)
+                    value = value + self.pull * (losses.bernoulli_kl(opinion, r) - self.push * away).mean()
+                else:
+                    value = value + self.pull * F.softplus(-d_u).mean()
+                    value = value + self.push * (opinion * F.softplus(g_u)).mean()
                 total, count = total + _step(mine, value), count + 1
             return total / count
 

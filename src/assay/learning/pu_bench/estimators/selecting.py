@@ -196,6 +196,7 @@ class RobustPUClassifier(PUNet):
     After nnPU, rows are weighted by their hardness (`assay.learning.pu_bench.curriculum.self_paced_weights`),
     unlabelled
     ones as negatives. ``epochs`` episodes of ``inner_epochs``, a fresh optimiser each; the threshold grows an epoch.
+    ``smoothing`` is the weight of a row's earlier hardness.
     """
 
     epochs: int = 5
@@ -207,7 +208,7 @@ class RobustPUClassifier(PUNet):
     starts: tuple[float, float] = (0.1, 0.11)
     temperatures: tuple[float, float] = (1.0, 1.5)
     grow_steps: int = 10
-    smoothing: float = 0.5
+    smoothing: float = 0.0
 
     def _fit(self, problem: Problem) -> None:
         self.net_ = net = self._build(problem)

@@ -187,13 +187,13 @@ class LaGAMClassifier(PUNet):
     """
 
     epochs: int = 35
-    batch_size: int = 128
+    batch_size: int = 64
     lr: float = 1e-3
     warmup_epochs: int = 15
     alpha: float = 4.0
     clusters: int = 50
     rho: tuple[float, float] = (0.95, 0.8)
-    contrastive_weight: float = 0.1
+    contrastive_weight: float = 1.0
     temperature: float = 0.07
     neighbours: int = 10
     neighbours_from: int = 50
