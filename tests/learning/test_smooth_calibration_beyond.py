@@ -355,6 +355,17 @@ def test_the_trace_of_a_trainer_is_the_trace_of_its_training_part(name, parts):
         assert [row[column] for row in model.trace_] == pytest.approx([row[column] for row in rows], abs=1e-9)
 
 
+def test_the_network_of_torch_is_that_of_numpy(parts):
+    torch = pytest.importorskip("torch")
+    here = sc.TwoLayerNetClassifier(10, 40, random_state=0).fit(parts.x_train, parts.y_train)
+    there = sc.TwoLayerNetClassifier(10, 40, random_state=0, device="cpu").fit(parts.x_train, parts.y_train)
+    assert there.decision_function(parts.x_test) == pytest.approx(here.decision_function(parts.x_test), abs=1e-10)
+    assert there.training_bound_ == pytest.approx(here.training_bound_)
+    if not torch.cuda.is_available():
+        with pytest.raises(UsageError, match="no such device"):
+            sc.TwoLayerNetClassifier(device="cuda").fit(parts.x_train, parts.y_train)
+
+
 def test_traces_are_written_and_read_as_parquet(parts, tmp_path):
     model = methods.gbt(stages=5).fit(parts.x_train, parts.y_train)
     keys = {"algo": "gbt", "seed": 0, "n": 120}
@@ -363,6 +374,8 @@ def test_traces_are_written_and_read_as_parquet(parts, tmp_path):
     assert sc.read_traces(tmp_path / "t.parquet") == rows
     with pytest.raises(DataError, match="Row 0 of the traces has no algo"):
         sc.save_traces([{"seed": 1}], tmp_path / "u.parquet")
+    with pytest.raises(DataError, match="no trace to write"):
+        sc.save_traces([], tmp_path / "u.parquet")
     rows[2]["ece15"] = 1.5
     sc.save_traces(rows, tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"row 3, column ece15: 1\.5 is outside"):

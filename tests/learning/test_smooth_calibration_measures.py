@@ -297,6 +297,8 @@ def test_diagram_draws_bins_and_witness(tmp_path):
     witness = sc.smooth_ce(y, p, return_witness=True)[1]
     drawn = spec["vconcat"][1]["data"]["values"]
     assert [point["witness"] for point in drawn] == pytest.approx(witness([point["at"] for point in drawn]))
+    parts = [bar["part"] for bar in spec["vconcat"][2]["data"]["values"]]
+    assert sum(parts) == pytest.approx(sc.smooth_ce(y, p))
     for suffix in (".svg", ".png", ".json"):
         sc.save_diagram(spec, tmp_path / f"d{suffix}")
         assert (tmp_path / f"d{suffix}").stat().st_size > 1000

@@ -198,7 +198,7 @@ def test_models_without_two_classes_are_refused(parts):
 # -- data --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["gauss", "xor"])
+@pytest.mark.parametrize("name", ["gauss", "separable", "xor"])
 def test_known_probabilities_of_the_toys_are_right(name):
     draw, truth = getattr(sc, name), getattr(sc, f"{name}_truth")
     x, y = draw(20_000, np.random.default_rng(0))
@@ -328,6 +328,8 @@ def test_a_cell_of_the_reproduction_holds_what_the_criteria_read():
     job = {"data": "gauss", "n": 200, "algorithm": "kernel", "seed": 0}
     found = reproduce.cell(job)
     assert found["excess"] <= 1e-9
+    assert reproduce.error_is_that_of_the_programme([found]).holds
+    assert len(found["rows"]) == 2 * len({row["t"] for row in found["rows"]}) > 10
     assert found["mean_grad_l1"] <= found["bound"]
     assert reproduce.dual_below_gradient([found]).holds
     assert [c.holds for c in reproduce.gradient_below_bound([found])] == [True]

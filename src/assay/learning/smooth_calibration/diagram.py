@@ -18,11 +18,12 @@ from assay.learning.smooth_calibration.tracing import WITNESS_POINTS, curve
 
 
 def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15, title: str = "") -> dict[str, Any]:
-    """Vega-Lite specification: observed against predicted frequency in quantile bins, isotonic curve, and below it the
-    witness.
+    """Vega-Lite specification: observed against predicted frequency in quantile bins with the isotonic curve; below it
+    the witness; below that what every bin adds to the error.
 
-    Where the witness is above 0 the predictor is too low, where below 0 too high; the shaded product of witness and
-    residual sums to the smooth calibration error.
+    A high witness stands where predictions are too low, a low one where they are too high. It is 1-Lipschitz, so it
+    weighs whole regions against each other and need not change sign with every bin; a bin whose residual goes against
+    it adds less than nothing. The parts sum to the smooth calibration error.
     """
     from sklearn.isotonic import IsotonicRegression
 
@@ -38,25 +39,29 @@ def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15,
     grid = np.linspace(p.min(), p.max(), WITNESS_POINTS)
     smooth = IsotonicRegression(out_of_bounds="clip").fit(p, y).predict(grid)
     line = [{"predicted": float(u), "observed": float(v)} for u, v in zip(grid, smooth, strict=True)]
-    unit = {"type": "quantitative", "scale": {"domain": [0, 1]}}
+    of = np.searchsorted(held.edges[1:-1], p)
+    parts = np.bincount(of, witness(p) * (y - p) / len(y), bins)[np.bincount(of, minlength=bins) > 0]
+    adds = [{"predicted": float(f), "part": float(v)} for f, v in zip(held.predicted, parts, strict=True)]
+    unit = {"type": "quantitative", "scale": {"domain": [0, 1], "padding": 0, "nice": False}}
     x = {"field": "predicted", "title": None, **unit}
     observed = {"field": "observed", "title": "observed frequency", **unit}
     upper = {
         "width": 360, "height": 300,
         "layer": [
             {"data": {"values": [{"predicted": 0, "observed": 0}, {"predicted": 1, "observed": 1}]},
-             "mark": {"type": "line", "strokeDash": [4, 4], "opacity": 0.6},
+             "mark": {"type": "line", "strokeDash": [4, 4], "color": "gray"},
              "encoding": {"x": x, "y": observed}},
             {"data": {"values": line}, "mark": {"type": "line", "interpolate": "step", "opacity": 0.5},
              "encoding": {"x": x, "y": observed}},
             {"data": {"values": marks}, "mark": {"type": "rule"},
              "encoding": {"x": x, "y": {"field": "low", **unit}, "y2": {"field": "high"}}},
             {"data": {"values": marks}, "mark": {"type": "point", "filled": True, "opacity": 1},
-             "encoding": {"x": x, "y": observed, "size": {"field": "samples", "type": "quantitative", "legend": None},
+             "encoding": {"x": x, "y": observed, "size": {"field": "samples", "type": "quantitative", "legend": None,
+                                   "scale": {"range": [10, 120]}},
                           "tooltip": [{"field": f} for f in ("predicted", "observed", "samples")]}},
         ],
     }  # fmt: skip
-    at = {"field": "at", "type": "quantitative", "scale": {"domain": [0, 1]}, "title": "predicted probability"}
+    at = {"field": "at", "title": None, **unit}
     h = {"field": "witness", "type": "quantitative", "scale": {"domain": [-1, 1]}, "title": "witness"}
     lower = {
         "width": 360, "height": 110,
@@ -66,17 +71,27 @@ def reliability_diagram(y_true: ArrayLike, y_prob: ArrayLike, *, bins: int = 15,
             {"mark": {"type": "line"}, "encoding": {"x": at, "y": h}},
         ],
     }  # fmt: skip
+    bars = {
+        "width": 360, "height": 80,
+        "data": {"values": adds},
+        "mark": {"type": "bar", "width": 8},
+        "encoding": {
+            "x": {"field": "predicted", "title": "predicted probability", **unit},
+            "y": {"field": "part", "type": "quantitative", "title": "part of the error"},
+            "tooltip": [{"field": "predicted"}, {"field": "part"}],
+        },
+    }  # fmt: skip
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "description": "Reliability diagram with the witness of the smooth calibration error",
         "title": {"text": title or "Reliability", "subtitle": f"smooth calibration error {value:.4g}, n = {len(y)}"},
-        "vconcat": [upper, lower],
+        "vconcat": [upper, lower, bars],
     }
 
 
 def witness_map(rows: Iterable[Mapping[str, Any]], *, title: str = "") -> dict[str, Any]:
     """Vega-Lite specification of how the witness moves during training: stage by predicted probability, colour by
-    witness (blue: predictions are too low there, red: too high).
+    witness (blue: predictions are too low there, red: too high, region against region).
 
     Parameters
     ----------
@@ -87,17 +102,19 @@ def witness_map(rows: Iterable[Mapping[str, Any]], *, title: str = "") -> dict[s
     if not held:
         raise UsageError("There is no witness to draw; trace at least one stage.")
     probability = {"type": "quantitative", "scale": {"domain": [0, 1]}, "title": "predicted probability"}
+    colour = {"field": "witness", "type": "quantitative", "scale": {"scheme": "redblue", "domain": [-1, 1]}}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v6.json",
         "description": "Witness of the smooth calibration error, stage by stage",
         "title": title or "Witness by stage", "width": 460, "height": 260,
         "data": {"values": held},
-        "mark": {"type": "rect"},
+        # An outline of the cell's own colour leaves no seams.
+        "mark": {"type": "rect", "stroke": {"expr": "scale('color', datum.witness)"}},
         "encoding": {
             "x": {"field": "t", "type": "quantitative", "title": "stage", "scale": {"nice": False}},
             "x2": {"field": "until"},
             "y": {"field": "at", **probability}, "y2": {"field": "end"},
-            "color": {"field": "witness", "type": "quantitative", "scale": {"scheme": "redblue", "domain": [-1, 1]}},
+            "color": {**colour, "title": "witness"},
         },
     }  # fmt: skip
 

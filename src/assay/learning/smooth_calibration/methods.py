@@ -36,11 +36,13 @@ def laplace(stages: int = 300, step: float = 1.0, gamma: float | None = None) ->
     return kernel("laplacian", stages, step, gamma)
 
 
-def network(units: int = 100, stages: int = 1000, step: float | None = None, beta: float = 0.5) -> Any:
-    """Two-layer network under full-batch gradient descent."""
+def network(
+    units: int = 100, stages: int = 1000, step: float | None = None, beta: float = 0.5, device: str | None = None
+) -> Any:
+    """Two-layer network under full-batch gradient descent; on a torch device where one is named."""
     from assay.learning.smooth_calibration.network import TwoLayerNetClassifier
 
-    return TwoLayerNetClassifier(units, stages, step, beta)
+    return TwoLayerNetClassifier(units, stages, step, beta, device=device)
 
 
 def network_small(stages: int = 1000, step: float | None = None, beta: float = 0.5) -> Any:

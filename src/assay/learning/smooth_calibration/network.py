@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
+from assay.core.errors import MissingExtra, UsageError
 from assay.learning.smooth_calibration import bounds
 from assay.learning.smooth_calibration.boosting import History, Matrix
 from assay.learning.smooth_calibration.inputs import Vector, expit, log_loss_of_logits
@@ -33,6 +35,8 @@ class TwoLayerNetClassifier(StagedBinaryClassifier):
         Output scale m^-beta; 1/2 is the neural-tangent scale, 0 and 1 the unscaled and mean-field ones.
     random_state
         Seed of theta, standard normal over sqrt(d + 1).
+    device
+        None = numpy; else where torch computes the hidden layer in double precision: ``cpu``, ``cuda``.
 
     Attributes
     ----------
@@ -53,12 +57,14 @@ class TwoLayerNetClassifier(StagedBinaryClassifier):
         learning_rate: float | None = None,
         beta: float = 0.5,
         random_state: int | None = None,
+        device: str | None = None,
     ) -> None:
         self.n_units = n_units
         self.n_stages = n_stages
         self.learning_rate = learning_rate
         self.beta = beta
         self.random_state = random_state
+        self.device = device
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> TwoLayerNetClassifier:
         """Fit to X of shape (n, d) and two classes."""
@@ -76,22 +82,24 @@ class TwoLayerNetClassifier(StagedBinaryClassifier):
         self.step_, self.history_, self.descended_ = step, History(), True
         kept: list[Matrix] = []
         stages: list[int] = []
-        hidden = np.tanh(inputs @ theta.T)
-        g = scale * hidden @ signs
+        to, back, tanh = _backend(self.device)
+        inputs, theta, outward = to(inputs), to(theta), to(signs)
+        hidden = tanh(inputs @ theta.T)
+        g = scale * back(hidden @ outward)
         loss = float(log_loss_of_logits(target, g).mean())
         for t in range(1, self.n_stages + 1):
             gradient = expit(g) - target
-            slope = scale / len(x) * (gradient[:, None] * (1 - hidden**2) * signs).T @ inputs
-            size = float(np.linalg.norm(slope))
+            slope = scale / len(x) * (to(gradient)[:, None] * (1 - hidden**2) * outward).T @ inputs
+            size = float((slope**2).sum() ** 0.5)
             self.history_.add(target, g, gradient, size * m ** (self.beta - 0.5))
             theta = theta - step * slope
-            hidden = np.tanh(inputs @ theta.T)
-            g = scale * hidden @ signs
+            hidden = tanh(inputs @ theta.T)
+            g = scale * back(hidden @ outward)
             self._note(target, g)
             before, loss = loss, float(log_loss_of_logits(target, g).mean())
             self.descended_ &= loss <= before - step / 2 * size**2 + 1e-12
             if t % every == 0 or t == self.n_stages:
-                kept.append(theta)
+                kept.append(back(theta))
                 stages.append(t)
         self._signs, self._scale, self._kept = signs, scale, kept
         self.stages_ = np.array(stages)
@@ -129,6 +137,19 @@ def smoothness(inputs: Matrix, units: int, beta: float) -> float:
     """
     spread = float(np.linalg.eigvalsh(inputs.T @ inputs / len(inputs))[-1])
     return spread * (units ** (1 - 2 * beta) / 4 + units**-beta * 4 / (3 * np.sqrt(3)))
+
+
+def _backend(device: str | None) -> tuple[Callable[[Any], Any], Callable[[Any], Any], Callable[[Any], Any]]:
+    """(array to the device, and back, tanh there)."""
+    if device is None:
+        return np.asarray, np.asarray, np.tanh
+    try:
+        import torch
+    except ImportError:
+        raise MissingExtra(f"A network on device {device!r}", "smooth_calibration") from None
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise UsageError(f"device={device!r} is asked for, but torch sees no such device here; leave device out.")
+    return partial(torch.as_tensor, device=device), lambda tensor: tensor.cpu().numpy(), torch.tanh
 
 
 def _with_one(x: Matrix) -> Matrix:

@@ -86,29 +86,29 @@ def _witness_rows(t: int, y: ArrayLike, logit: ArrayLike, points: int) -> list[d
 
 
 def save_traces(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """Write traces as Parquet: algo, seed, n, t, split, then the columns of `measure`; a row must have them all.
+    """Write traces as Parquet: algo, seed, n, t, split, the columns of `measure`, then what else the rows hold.
 
     Raises
     ------
     DataError
-        A row lacks a column; the message names it.
+        No row, or a row without one of those columns; the message names it.
     """
     import polars as pl
 
-    held = list(rows)
+    held = [dict(row) for row in rows]
+    if not held:
+        raise DataError("There is no trace to write; trace at least one stage.")
     for number, row in enumerate(held):
         missing = [c for c in (*KEYS, *COLUMNS) if c not in row]
         if missing:
             raise DataError(f"Row {number} of the traces has no {', '.join(missing)}; add it.")
-    kinds = {"algo": pl.String, "seed": pl.Int64, "n": pl.Int64, "t": pl.Int64, "split": pl.String}
-    pl.DataFrame(
-        {c: [row[c] for row in held] for c in (*KEYS, *COLUMNS)},
-        schema={**kinds, **dict.fromkeys(COLUMNS, pl.Float64)},
-    ).write_parquet(path)
+    frame = pl.from_dicts(held, infer_schema_length=None)
+    first = [pl.col(c).cast(pl.Float64) if c in COLUMNS else pl.col(c) for c in (*KEYS, *COLUMNS)]
+    frame.select(*first, pl.exclude(*KEYS, *COLUMNS)).write_parquet(path)
 
 
 def read_traces(path: Path) -> list[dict[str, Any]]:
-    """Rows of `save_traces`, checked: every column is there, calibration errors and shares lie in [0, 1].
+    """Rows of `save_traces`, checked: its columns are there, calibration errors and shares lie in [0, 1].
 
     Raises
     ------
@@ -121,11 +121,12 @@ def read_traces(path: Path) -> list[dict[str, Any]]:
     missing = [c for c in (*KEYS, *COLUMNS) if c not in frame.columns]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(frame.columns)}.")
-    rows = frame.select(*KEYS, *COLUMNS).to_dicts()
+    rows = frame.to_dicts()
     for number, row in enumerate(rows):
         for column in COLUMNS:
             value = row[column]
-            if value is None or not 0 <= value <= (np.inf if column == "loss" else 1):
+            number_in_range = isinstance(value, int | float) and 0 <= value <= (np.inf if column == "loss" else 1)
+            if not number_in_range:
                 raise DataError(f"{path}, row {number + 1}, column {column}: {value!r} is outside its range.")
     return rows
 
