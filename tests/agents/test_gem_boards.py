@@ -142,12 +142,13 @@ def test_2048_rewards_are_progress_on_the_log_scale(level):
         env = Game2048(level)
         env.reset(seed)
         board, total = env.view()["board"], 0.0
-        first = np.max(board)
+        first = best = np.max(board)
         assert sum(value > 0 for row in board for value in row) == 2
         for action, reward, terminated, truncated, info in random_play(env, seed):
             after = pushed(board, content(action))
             assert info["valid"] == (after != board)
-            gain = math.log2(np.max(after)) - math.log2(np.max(board))
+            gain = math.log2(max(best, np.max(after))) - math.log2(best) if info["valid"] else 0
+            best = max(best, np.max(after)) if info["valid"] else best
             assert reward == pytest.approx(gain / (math.log2(env.target_tile) - math.log2(first)))
             total += reward
             board = env.view()["board"]
@@ -157,6 +158,7 @@ def test_2048_rewards_are_progress_on_the_log_scale(level):
             dead = all(pushed(board, d) == board for d in ("up", "down", "left", "right"))
             assert terminated == (info["solved"] or dead or truncated)
         assert info["solved"] == (np.max(board) >= env.target_tile)
+        assert total == pytest.approx(math.log2(best / first) / math.log2(env.target_tile / first))
 
 
 def test_new_tiles_are_two_nine_times_in_ten():

@@ -186,7 +186,7 @@ class Crosswords(Game):
         return Move(f"{letter.upper()} is right.", 1 / letters, solved=self.shown == self.solution)
 
     def view(self) -> dict[str, Any]:
-        return {"grid": list(self.shown), "clues": list(self.clues)}
+        return {"grid": list(self.shown), "clues": list(self.clues), "words": self.words}
 
     def random_action(self, rng: np.random.Generator) -> str:
         empty = [(r, c) for r, row in enumerate(self.shown) for c, cell in enumerate(row) if cell == "_"] or [(0, 0)]

@@ -55,7 +55,8 @@ def slide(board: Sequence[Sequence[int]], direction: str) -> list[list[int]]:
 class Game2048(Game):
     """Reward: (log2 new maximum - log2 old maximum) / (log2 target - log2 maximum at the beginning).
 
-    A new tile is 2 with probability 0.9, else 4. The game also ends, unsolved, when no move is left.
+    Maxima are taken after the push, before a new tile comes (2 with probability 0.9, else 4); a new 4 that is the
+    largest tile counts with the next move, so that rewards add up to 1. The game also ends, unsolved, when no move is left.
     """
 
     levels = {
@@ -65,7 +66,7 @@ class Game2048(Game):
     }
     pattern = boxed("((?i:up|down|left|right))")
     answer_hint = "Give your move as \\boxed{up}, \\boxed{down}, \\boxed{left} or \\boxed{right}."
-    saved = ("tiles", "first_max")
+    saved = ("tiles", "first_max", "best")
     target_tile: int
 
     def check(self) -> None:
@@ -76,7 +77,7 @@ class Game2048(Game):
         self.tiles: list[list[int]] = [[0] * SIDE for _ in range(SIDE)]
         self.add_tile()
         self.add_tile()
-        self.first_max = self.top
+        self.first_max = self.best = self.top
 
     @property
     def top(self) -> int:
@@ -100,12 +101,12 @@ class Game2048(Game):
         return "\n".join(" ".join(f"{value or '.':>{width}}" for value in row) for row in self.tiles)
 
     def play(self, box: re.Match[str]) -> Move:
-        direction, old = box[1].lower(), self.top
+        direction, old = box[1].lower(), self.best
         pushed = slide(self.tiles, direction)
         if pushed == self.tiles:
             return invalid(f"Nothing moves {direction}.")
         self.tiles = pushed
-        new = self.top
+        new = self.best = max(old, self.top)
         reward = 0.0 if new == old else (log2(new) - log2(old)) / (log2(self.target_tile) - log2(self.first_max))
         if new >= self.target_tile:
             return Move(f"There is a tile of {new}.", reward, solved=True)
