@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from assay.core.run import run as core_run
 from assay.learning.survhte import analyses, checks
 from assay.learning.survhte.base import SurvivalEffect
 from assay.learning.survhte.benchmark import SurvHTE
+from assay.learning.survhte.cards import cards
 from assay.learning.survhte.clinical import load_actg175
 from assay.learning.survhte.data import make_survhte
 from assay.learning.survhte.registry import get_method
-from assay.learning.survhte.reproduce import Cell, sign_test, try_cell
+from assay.learning.survhte.reproduce import Cell, excess_error, sign_test, try_cell
 from assay.learning.survhte.trial import prepared
 
 run = partial(core_run, loading="assay.systems.loading")
@@ -188,6 +190,50 @@ def test_every_estimand_is_asked_of_a_method_and_refused_to_one_without_paramete
     assert isinstance(prepared(Oracle(), data.estimand("rmst"), 0, plain=True), Oracle)
 
 
+def test_records_hold_the_parts_of_a_method(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry(tmp_path_factory, monkeypatch)
+    options = {"sets": "RCT-50/C", "n": 300, "refits": 2}
+    found = {}
+    for name in (
+        "x_learner+lasso+margin", "s_learner_survival+rsf?tune=false&trees=4",
+        "causal_survival_forest?trees=10&grid=10",
+    ):  # fmt: skip
+        done = run(
+            "survhte", f"method:{name}", options=options, attempts=1, into=tmp_path / name[:5], engine=Engine(workers=0)
+        )
+        found[name[:1]] = done.records.row(0, named=True)
+    assert {row["status"] for row in found.values()} == {"ok"}
+    assert found["x"]["outcome_mae"] > 0
+    assert found["x"]["outcome_r2"] < 1
+    assert 0 <= found["x"]["propensity_auc"] <= 1
+    assert found["x"]["propensity_clipped"] == 0
+    assert 0 < found["s"]["curve_rmse"] < 0.5
+    assert 0 <= found["c"]["interval_coverage"] <= 1
+    assert found["c"]["interval_width"] > 0
+    assert all(row["ate_low"] < row["ate_high"] for row in found.values())
+    with pytest.raises(UsageError, match="refits=1"):
+        SurvHTE(refits=1)
+
+
+def test_cards_tell_what_data_sets_hold(tmp_path: Path) -> None:
+    cards(tmp_path, sets="OBS-NoPos/C,actg175-HIV1-HC,mimic_syn1", n=500)
+    found = {one["name"]: one for one in json.loads((tmp_path / "cards.json").read_text(encoding="utf-8"))}
+    synthetic, trial, stand_in = (found[name] for name in ("OBS-NoPos/C", "actg175-HIV1-HC", "mimic_syn1"))
+    data = make_survhte("OBS-NoPos", "C", 500)
+    assert synthetic["censored"] == pytest.approx(1 - data.event.mean())
+    assert synthetic["without_overlap"] == pytest.approx(np.mean((data.X[:, 0] > 0.8) | (data.X[:, 0] < 0.2)))
+    assert synthetic["effects"]["rmst"]["average"] == pytest.approx((data.T1 - data.T0).mean())  # type: ignore[operator]
+    assert trial["versions"] == 10
+    assert trial["effects"] == {}
+    assert trial["licence"] == "CC-BY-4.0"
+    assert stand_in["kind"] == "stand-in"
+    text = (tmp_path / "cards.md").read_text(encoding="utf-8")
+    assert text.count("# ") == 3
+    assert "censoring drawn 10 times" in text
+
+
 def test_balance_overlap_and_censoring_are_looked_at() -> None:
     data = make_survhte("OBS-NoPos", "D", 3000)
     table = checks.balance(data)
@@ -206,6 +252,12 @@ def test_a_cell_of_the_reproduction_measures_all_its_methods() -> None:
     for entry_ in found["methods"].values():
         assert entry_["mse"] > entry_["mse_exact"]
         assert entry_["over_floor_in_se"] > -4
+    # A guess of zero for draws with known moments: the sample's error of the mean agrees with the exact one.
+    rng = np.random.default_rng(0)
+    n = 50_000
+    excess = (rng.poisson(5, n) - 3.0) ** 2
+    exact = excess_error(np.full(n, 2.0), np.tile([[5.0], [5.0], [5.0], [5.0 + 3 * 25]], (1, n)))
+    assert exact == pytest.approx(excess.std() / np.sqrt(n), rel=0.02)
     assert sign_test([-1, -1, 0, 2]) == (2, 3, 0.5)
 
 

@@ -59,7 +59,9 @@ class EffectTask(Task):
         from assay.learning.survhte.trial import measure
 
         data = self._data(str(sample.input["data"]))
-        return measure(system, data, self._sizes(data, sample.input["train"]), self.benchmark.estimand, ctx)
+        bench = self.benchmark
+        sizes = self._sizes(data, sample.input["train"])
+        return measure(system, data, sizes, bench.estimand, ctx, refits=bench.refits)
 
     def _data(self, name: str) -> SurvivalData:
         return self.sources[name].load()
@@ -99,6 +101,9 @@ class SurvHTE(Benchmark):
         ``survival50``, ``survival75`` (difference of survival at that quantile of event times).
     seed
         Of the synthetic data; 2025 gives the published data sets.
+    refits
+        Fits on resampled training rows that the interval of the average effect rests on; 0 = the fitted model is held
+        fixed and tested rows are resampled, as published, which leaves out what fitting varies by.
     confounding
         Weight of the hidden confounder in the event times of the OBS-UConf sets; none = 0.5, the published one. Runs
         with several weights show how fast estimates go wrong.
@@ -129,7 +134,11 @@ class SurvHTE(Benchmark):
         },
         "assumptions": f"{_ROOM}.checks:assumptions",
     }  # fmt: skip
-    recipes = {"reproduce": f"{_ROOM}.reproduce:reproduce", "export": f"{_ROOM}.recipes:export"}
+    recipes = {
+        "reproduce": f"{_ROOM}.reproduce:reproduce",
+        "export": f"{_ROOM}.recipes:export",
+        "cards": f"{_ROOM}.cards:cards",
+    }
 
     def __init__(
         self,
@@ -142,12 +151,16 @@ class SurvHTE(Benchmark):
         n_test: int | None = None,
         estimand: Literal["rmst", "horizon", "survival25", "survival50", "survival75"] = "rmst",
         seed: int = 2025,
+        refits: int = 0,
         confounding: float | None = None,
     ) -> None:
         self.folder, self.patterns = data, [part.strip() for part in sets.split(",") if part.strip()]
         self.n, self.n_val, self.n_test = n, n_val, n_test
         self.estimand, self.seed, self.confounding = estimand, seed, confounding
         self.sizes = training_sizes(n_train)
+        self.refits = refits
+        if refits < 0 or refits == 1:
+            raise UsageError(f"Option refits={refits}: an interval rests on several refits, or on 0.")
         if n < 10:
             raise UsageError(f"Option n={n}: a synthetic data set needs at least 10 rows.")
         for option, value in (("n_val", n_val), ("n_test", n_test)):

@@ -66,7 +66,7 @@ class HonestForest:
         """
         from scipy.stats import norm
 
-        between, within, pairs = _pairs(*self._arguments(X), self.predict(X))
+        between, within, pairs = _pairs(*self._arguments(X), self.predict(X))  # pyright: ignore[reportCallIssue]
         with np.errstate(divide="ignore", invalid="ignore"):
             difference = between - within
             error = np.maximum(between, within) * np.sqrt(2 / pairs)

@@ -70,7 +70,14 @@ class RecursivelyImputed(SurvivalEffect):
     def _fit(self, X: Array, W: NDArray[np.int64], time: Array, event: Mask) -> None:
         rng = np.random.default_rng(self.random_state)
         completed = imputed_times(
-            np.column_stack([X, W]), time, event, self.imputations, self.rounds, self.survival_trees, self.grid, rng
+            np.column_stack([X, W.astype(float)]),
+            time,
+            event,
+            self.imputations,
+            self.rounds,
+            self.survival_trees,
+            self.grid,
+            rng,
         )
         outcomes = self.target_.of(completed)
         self.outcome_ = outcomes.mean(axis=0)

@@ -28,14 +28,16 @@ SCORES = (
     "mse", "rmse", "mse_exact", "rmse_exact", "rmse_val", "explained", "noise_floor", "ate", "ate_true", "ate_bias",
     "ate_bias_test", "ate_low", "ate_high", "covered", "policy_value", "autoc", "ate_gap_to_km", "rmse_to_reference",
     "imputation_mae", "outcome_mae", "outcome_r2", "propensity_auc", "propensity_f1", "propensity_clipped",
-    "concordance_td", "integrated_brier", "interval_coverage", "interval_width", "qini", "fit_seconds", "failed",
+    "concordance_td", "integrated_brier", "curve_rmse", "interval_coverage", "interval_width", "qini",
+    "fit_seconds", "failed",
 )  # fmt: skip
 _FAILURES = (DataError, ValueError, ArithmeticError, np.linalg.LinAlgError, MemoryError)
 
 
 def measure(
-    system: Any, data: SurvivalData, sizes: tuple[int, int, int] | None, estimand_name: str, ctx: Context
-) -> Outcome:
+    system: Any, data: SurvivalData, sizes: tuple[int, int, int] | None, estimand_name: str, ctx: Context, *,
+    refits: int = 0,
+) -> Outcome:  # fmt: skip
     """Fit, predict, compare.
 
     A method that cannot be fitted to a data set, or gives numbers that are none, has failed: an outcome with the reason
@@ -53,12 +55,16 @@ def measure(
         taken = time.perf_counter() - begun
         effects = predicted(estimator, data, test)
         on_val = predicted(estimator, data, val)
+        rng = np.random.default_rng(seed)
+        if refits:
+            low, high = refitted_mean(estimator, data, train, test, refits, rng)
+        else:
+            low, high = bootstrap_mean(effects, rng)
     except _FAILURES as error:
         return _failed(f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no reason given'}")
     if not (np.all(np.isfinite(effects)) and np.all(np.isfinite(on_val))):
         return _failed("an estimated effect is not a finite number")
     scores: dict[str, float | None] = dict.fromkeys(SCORES)
-    low, high = bootstrap_mean(effects, np.random.default_rng(seed))
     scores |= {"ate": float(effects.mean()), "ate_low": low, "ate_high": high, "fit_seconds": taken, "failed": 0.0}
     scores |= _against_truth(data, estimand, effects, on_val, test, val, (low, high))
     scores |= _helpers(estimator, data, estimand, train, test)
@@ -119,6 +125,21 @@ def predicted(estimator: Any, data: SurvivalData, rows: NDArray[np.int64]) -> Ar
     return found
 
 
+def refitted_mean(
+    estimator: Any, data: SurvivalData, train: NDArray[np.int64], test: NDArray[np.int64], refits: int,
+    rng: np.random.Generator,
+) -> tuple[float, float]:  # fmt: skip
+    """Percentile interval (95 %) of the mean effect of tested rows over fits to resampled training rows."""
+    means = []
+    for _ in range(refits):
+        rows = train[rng.integers(0, len(train), len(train))]
+        again = copy.deepcopy(estimator)
+        again.fit(data.X[rows], data.W[rows], surv(data.event[rows], data.time[rows]))
+        means.append(float(predicted(again, data, test).mean()))
+    low, high = np.quantile(means, [0.025, 0.975])
+    return float(low), float(high)
+
+
 def _failed(reason: str) -> Outcome:
     return Outcome({**dict.fromkeys(SCORES), "failed": 1.0}, groups={"failure": reason[:200]})
 
@@ -165,6 +186,7 @@ def _helpers(
     scores |= _base_learners(estimator, data, estimand, test) | _intervals(estimator, data, estimand, test)
     if not hasattr(estimator, "predict_survival_function"):
         return scores
+    scores["curve_rmse"] = _curve_error(estimator, data, test)
     grid, curves = factual_curves(estimator, data.X[test], data.W[test])
     followed = (data.time[test], data.event[test])
     scores["concordance_td"] = scoring.concordance_td(curves, scoring.grid_index(grid, followed[0]), *followed)
@@ -176,6 +198,25 @@ def _helpers(
         # scikit-survival refuses test rows beyond the training follow-up, and censoring curves that reach 0.
         scores["integrated_brier"] = None
     return scores
+
+
+_TIMES = 20
+
+
+def _curve_error(estimator: Any, data: SurvivalData, test: NDArray[np.int64]) -> float | None:
+    """Error of the effect along time: root mean square, over tested rows and event-time quantiles, of the difference
+    of survival curves less the exact one."""
+    if data.exact is None:
+        return None
+    times = np.unique(np.quantile(data.time[data.event], np.linspace(0.05, 0.95, _TIMES)))
+    times = times[times > 0]
+    found = []
+    for w in (1, 0):
+        grid, curves = estimator.predict_survival_function(data.X[test], w)
+        at = np.searchsorted(grid, times, side="right")
+        found.append(np.column_stack([np.ones(len(curves)), curves])[:, at])
+    exact = np.column_stack([data.exact(Estimand("survival", float(t)))[test] for t in times])
+    return float(np.sqrt(np.mean((found[0] - found[1] - exact) ** 2)))
 
 
 def _base_learners(
@@ -202,7 +243,7 @@ def _base_learners(
             low, high = OVERLAP
             scores |= {
                 "propensity_auc": float(roc_auc_score(W, e)),
-                "propensity_f1": float(f1_score(W, e > 0.5, zero_division=0.0)),
+                "propensity_f1": float(f1_score(W, e > 0.5, zero_division=0)),  # pyright: ignore[reportArgumentType]
                 "propensity_clipped": float(np.mean((e < low) | (e > high))),
             }
     return scores
