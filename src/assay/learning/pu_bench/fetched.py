@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -193,19 +193,15 @@ def _openml(name: str) -> tuple[Rows, Data]:
     return rows, Data("real", f"openml.org/d/{number}", "as OpenML states", content)
 
 
-def _levels(x: NDArray, levels: int | None = None) -> NDArray[np.float32]:
-    """One-hot columns of categories, NaN a category of its own."""
-    blocks = []
-    for column in x.T:
-        text = np.array([str(v) for v in column])
-        kinds = sorted(set(text)) if levels is None else [str(float(k)) for k in range(levels)]
-        text = text if levels is None else np.array([str(float(v)) for v in column])
-        blocks.append(text[:, None] == np.array(kinds)[None])
-    return np.concatenate(blocks, axis=1).astype(np.float32)
+def _levels(x: NDArray, levels: Sequence[int] | None = None) -> NDArray[np.float32]:
+    """One-hot columns of category numbers, in an order or as they come; NaN is a category of its own."""
+    known = None if levels is None else [[str(float(k)) for k in levels]] * x.shape[1]
+    return folders.one_hot([[str(float(v)) for v in row] for row in x], known)
 
 
 _READ_TABLES: dict[str, Callable[[NDArray, NDArray], Rows]] = {
-    "connect4": lambda x, y: Rows(_levels(x, 3), np.isin(y, ("win", "2"))),
+    # Blank, second player, first: the order of the letters in the file.
+    "connect4": lambda x, y: Rows(_levels(x, (0, 2, 1)), np.isin(y, ("win", "2"))),
     "spambase": lambda x, y: Rows(x.astype(float), y == "1", standardise=True),
     "mushrooms": lambda x, y: Rows(_levels(x), y == "p"),
 }

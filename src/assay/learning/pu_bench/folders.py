@@ -94,7 +94,7 @@ def by_channel(pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Colour pictures (n, 3, height, width) of 0 to 255, each channel normalised as published for CIFAR-10."""
     mean = np.array([0.4914, 0.4822, 0.4465], np.float32)[:, None, None]
     spread = np.array([0.2023, 0.1994, 0.2010], np.float32)[:, None, None]
-    return (pixels.astype(np.float32) / 255 - mean) / spread
+    return ((pixels / np.float32(255) - mean) / spread).astype(np.float32)
 
 
 def cifar10(folder: Path) -> Rows:

@@ -190,7 +190,7 @@ def read_method(path: Path | str) -> MethodSettings:
     unused = []
     for key, value in _flat(body):
         target = known.get(key)
-        if target in has and value is not None:
+        if target is not None and target in has and value is not None:
             options[target] = value.lower() if isinstance(value, str) else value
         elif target in has or not _SILENT.fullmatch(key):
             unused.append(key)
