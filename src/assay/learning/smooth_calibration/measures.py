@@ -187,7 +187,8 @@ def log_loss(y_true: ArrayLike, y_prob: ArrayLike) -> float:
     """Mean cross-entropy in nats; infinite where a certain prediction is wrong."""
     y, p = paired(y_true, y_prob)
     with np.errstate(divide="ignore"):
-        return float(-np.mean(np.log(np.where(y == 1, p, 1 - p))))
+        # From 0, not from a minus 0.
+        return float(0.0 - np.mean(np.log(np.where(y == 1, p, 1 - p))))
 
 
 @dataclass(frozen=True, slots=True)
