@@ -56,7 +56,8 @@ class Game2048(Game):
     """Reward: (log2 new maximum - log2 old maximum) / (log2 target - log2 maximum at the beginning).
 
     Maxima are taken after the push, before a new tile comes (2 with probability 0.9, else 4); a new 4 that is the
-    largest tile counts with the next move, so that rewards add up to 1. The game also ends, unsolved, when no move is left.
+    largest tile counts with the next move, so that rewards add up to 1. The game also ends, unsolved,
+    when no move is left.
     """
 
     levels = {

@@ -119,7 +119,7 @@ def _fifteen_plan(board: Sequence[Sequence[int]], weight: float, nodes: int) -> 
 
 def fifteen(view: Mapping[str, Any], rng: np.random.Generator) -> list[str]:
     """A* with distances and linear conflicts: shortest where few positions suffice, else ever greedier."""
-    for weight, nodes in ((1.0, _NODES // 4), (1.3, _NODES // 2), (1.7, _NODES), (5.0, 4 * _NODES)):
+    for weight, nodes in ((1.0, _NODES // 6), (1.3, _NODES), (1.5, _NODES), (2.0, _NODES), (5.0, 4 * _NODES)):
         plan = _fifteen_plan(view["board"], weight, nodes)
         if plan:
             return plan
