@@ -405,3 +405,23 @@ def test_a_column_whose_type_shows_late_is_read_all_the_same(tmp_path):
     (tmp_path / "late.csv").write_text("\n".join([*lines, "a,x,10501,much"]))
     with pytest.raises(DataError, match="row 10502: value 'much' is no number"):
         readers.read_csv(tmp_path / "late.csv", time_index_as_datetime=False)
+
+
+def test_times_by_signal_are_relative_to_the_signal_and_never_lost_for_want_of_a_range():
+    array = from_coordinates(["a"] * 3, ["x", "x", "y"], [-1.0, 3.0, 1.0], [1.0, 2.0, 3.0])
+    _, T = dense.to_dense(array, ts_level=False, absolute_time=False)
+    np.testing.assert_array_equal(T, [[[0.0, 4.0], [0.0, np.nan]]])
+    _, T = dense.to_dense(array, ts_level=False, normalize_time=True)
+    np.testing.assert_allclose(T, [[[0.0, 4 / (4 + 1e-8)], [0.0, np.nan]]])
+    # No range and no mean to guard it: the time of a value that is there is a number all the same.
+    alone = from_coordinates(["a", "b"], ["x", "x"], [0.0, 0.0], [1.0, 2.0])
+    assert dense.to_dense(alone, normalize_time=True)[1].tolist() == [[[0.0]], [[0.0]]]
+
+
+def test_lists_by_signal_have_each_signal_s_own_length():
+    array = array_of(CASES[0])
+    X, T = dense.to_list(array, ts_level=False)
+    assert [[row.tolist() for row in x] for x in X] == [[[1.0, 2.0, 3.0], [9.0]], [[4.0], [8.0, 7.0]]]
+    assert [[row.tolist() for row in t] for t in T] == [[[0.0, 0.5, 3.0], [0.5]], [[1.0], [1.0, 2.0]]]
+    with pytest.raises(UsageError, match="needs packed series"):
+        dense.to_list(array, reset_time_index=False)

@@ -15,7 +15,9 @@ from assay.core.errors import DataError, UsageError
 from assay.learning.irregular.array import from_dense
 from assay.learning.irregular.methods import cde, elastic, intervals
 from assay.learning.irregular.methods.base import interpolate, panel_of, standardise
+from assay.learning.irregular.methods.distance import relative_intervals
 from assay.learning.irregular.methods.factories import METHODS, PAPER, get_model, list_paper_models
+from assay.learning.irregular.methods.tabular import Ridge
 from assay.learning.irregular.scoring import above_chance, aligned, classification_scores
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "irregular"
@@ -153,6 +155,36 @@ def test_the_cubic_path_meets_its_knots_and_is_exact_on_lines():
     np.testing.assert_allclose(cde.cubic_path(line, times, at), at[..., None] * np.array([2.0, -1.0]) + 3.0, atol=1e-9)
 
 
+def test_a_constant_field_carries_the_state_by_the_path_s_whole_increment():
+    torch = pytest.importorskip("torch")
+    from assay.learning.irregular.methods.controlled import Field
+
+    model = Field(channels=3, classes=2, hidden=4, width=5)
+    with torch.no_grad():
+        model.field[2].weight.zero_()
+        model.field[2].bias.copy_(torch.linspace(-1, 1, 12))
+    path = torch.randn(6, 20, 3, generator=torch.Generator().manual_seed(0))
+    logits = model(path[:, 0], path.diff(dim=1))
+    matrix = torch.tanh(torch.linspace(-1, 1, 12)).view(4, 3)
+    expected = model.out(model.start(path[:, 0]) + (path[:, -1] - path[:, 0]) @ matrix.T)
+    torch.testing.assert_close(logits, expected)
+
+
+def spirals(n, seed):
+    """Two classes that turn left or right from any phase, at 30 random times: no single value tells them apart."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    T = np.sort(rng.random((n, 30)), axis=1) * 2 * np.pi
+    angle = np.where(y == 1, 1, -1)[:, None] * T + rng.uniform(0, 2 * np.pi, (n, 1))
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1) * np.exp(-0.1 * T)[:, None], y, T
+
+
+def test_the_neural_cde_tells_which_way_a_spiral_turns():
+    X, y, T = spirals(160, 0)
+    model = get_model("ncde", epochs=120, random_state=0).fit(X[:80], y[:80], T[:80])
+    assert np.mean(model.predict(X[80:], T[80:]) == y[80:]) > 0.85
+
+
 def test_channels_with_two_points_are_zero_and_gaps_are_filled():
     values = np.array([[[1.0, np.nan, 5.0, np.nan], [1.0, np.nan, 3.0, 2.0]]])
     path = cde.path_values(values, np.array([[0.0, 1.0, 2.0, 3.0]]))
@@ -208,7 +240,7 @@ def test_deep_classifiers_learn_repeat_and_take_other_lengths(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rocket", "rocket_ridge"])
+@pytest.mark.parametrize("name", ["rocket", "rocket_ridge", "rocket_time"])
 def test_rocket_learns_and_repeats(name):
     check_learns(name, {"n_kernels": 168}, 0.9)
 
@@ -265,6 +297,23 @@ def test_time_aware_neighbours_tell_sampling_apart_and_plain_ones_do_not():
     assert np.mean(seeing.predict(X[20:], T[20:]) == y[20:]) == 1.0
     blind = get_model("knn").fit(X[:20], y[:20], T[:20]).predict(X[20:], T[20:])
     assert np.mean(blind == y[20:]) < 1.0
+
+
+def test_relative_intervals_are_one_where_sampling_is_even_and_end_with_the_series():
+    panel = panel_of(np.array([[[1.0, 2.0, 3.0]], [[1.0, 2.0, np.nan]], [[1.0, 2.0, 3.0]]]))
+    np.testing.assert_array_equal(relative_intervals(panel), [[1, 1, 1], [1, 1, np.nan], [1, 1, 1]])
+    panel = panel_of(np.ones((1, 1, 3)), [[10.0, 11.0, 14.0]])
+    np.testing.assert_allclose(relative_intervals(panel), [[1, 0.5, 1.5]])
+
+
+def test_ridge_gives_probabilities_that_rise_with_the_margin():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    for y in (X[:, 0] > 0, np.digitize(X[:, 0], [-0.5, 0.5])):
+        found = Ridge((0.1, 1.0, 10.0)).fit(X, y).predict_proba(X)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0)
+        assert 0 < found.min() < found.max() < 1
+        assert np.corrcoef(found[:, -1], X[:, 0])[0, 1] > 0.8
 
 
 def test_a_single_class_is_answered_always():

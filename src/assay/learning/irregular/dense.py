@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from assay.core.errors import DataError
+from assay.core.errors import DataError, UsageError
 from assay.learning.irregular.array import Array, IrregularArray
 
 SECONDS = 1e-9
@@ -35,10 +35,10 @@ def to_dense(
     index_scale
         Factor of the times; None = 1e-9 for dates (seconds), 1 for numbers.
     absolute_time
-        False subtracts the first stamp of each series.
+        False subtracts the first stamp of each series (of each signal where ``ts_level`` is False).
     normalize_time
-        True scales each series to [0, 1] as published (range + 1e-8 times the mean stamp of the data set); ``exact``
-        divides by the range, 0 where it is zero.
+        True scales each series (or signal, as above) to [0, 1] as published: by its range + 1e-8 times the mean of all
+        times; ``exact`` divides by the range. Where there is none, times are 0.
     concatenate_time
         Appends the times as last channel.
     max_gb
@@ -106,11 +106,28 @@ def ranks(array: IrregularArray, ts_level: bool = True) -> tuple[Array, int]:
     return rank, int(place.max()) + 1
 
 
-def to_list(array: IrregularArray, **options: Any) -> tuple[list[Array], list[Array]]:
-    """Series by series: values [channels, T_i] and times [1, T_i], each cut to its own length."""
-    X, T = to_dense(array, **options)
-    lengths = array.lengths()
-    return [x[:, :k] for x, k in zip(X, lengths)], [t[:, :k] for t, k in zip(T, lengths)]
+def to_list(array: IrregularArray, *, ts_level: bool = True, **options: Any) -> tuple[list[Any], list[Any]]:
+    """Series by series, cut to its own length: values and times.
+
+    Parameters
+    ----------
+    ts_level
+        True: [channels, T_i] and [1, T_i], NaN where a signal has no value. False: each signal has its own length, so
+        that a series is a list of vectors, and its times another.
+    options
+        As of `to_dense`, but for ``reset_time_index``, which would leave no length to cut to.
+    """
+    if not options.pop("reset_time_index", True):
+        raise UsageError("to_list needs packed series; reset_time_index=False works with to_dense alone.")
+    X, T = to_dense(array, ts_level=ts_level, **options)
+    if ts_level:
+        lengths = array.lengths()
+        return [x[:, :k] for x, k in zip(X, lengths)], [t[:, :k] for t, k in zip(T, lengths)]
+    n, m, _ = array.shape
+    counts = np.bincount(array.coords[0] * m + array.coords[1], minlength=n * m).reshape(n, m)
+    counts = np.concatenate([counts] * (X.shape[1] // max(m, 1)), axis=1) if X.shape[1] != m else counts
+    values = [[row[:k] for row, k in zip(x, ks)] for x, ks in zip(X, counts)]
+    return values, [[row[:k] for row, k in zip(t, ks)] for t, ks in zip(T, counts)]
 
 
 def time_numbers(times: Array, scale: float | None = None) -> Array:
@@ -128,14 +145,19 @@ def time_numbers(times: Array, scale: float | None = None) -> Array:
 
 
 def _scaled(T: Array, absolute: bool, normalize: bool | str) -> Array:
+    """Times by row of ``T``: of a series, or of a signal where each has its own axis."""
     if (absolute and not normalize) or T.size == 0:
         return T
-    mean = float(np.nanmean(T)) if np.isfinite(T).any() else 0.0
-    low = np.where(np.isnan(T), np.inf, T).min(axis=(1, 2), keepdims=True)
-    T = T - np.where(np.isinf(low), 0.0, low)
+    if not absolute:
+        T = T - _first(T)
     if not normalize:
         return T
-    high = np.where(np.isnan(T), 0.0, T).max(axis=(1, 2), keepdims=True)
-    if normalize == "exact":
-        return T / np.where(high == 0, 1.0, high)
-    return T / (high + _GUARD * mean)
+    mean = float(np.nanmean(T)) if np.isfinite(T).any() else 0.0
+    T = T - _first(T)
+    span = np.where(np.isnan(T), 0.0, T).max(axis=2, keepdims=True) + (0.0 if normalize == "exact" else _GUARD * mean)
+    return T / np.where(span == 0, 1.0, span)
+
+
+def _first(T: Array) -> Array:
+    low = np.where(np.isnan(T), np.inf, T).min(axis=2, keepdims=True)
+    return np.where(np.isinf(low), 0.0, low)

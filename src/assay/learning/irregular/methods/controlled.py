@@ -14,11 +14,14 @@ from assay.learning.irregular.methods.training import seeded, validation_split
 
 
 class Field(nn.Module):
-    """z moves by f(z) dX: f is a network with one hidden layer whose output is a matrix (hidden x channels)."""
+    """z moves by f(z) dX: f is a network with one hidden layer whose output is a matrix (hidden x channels).
+
+    z begins at another such network of the path's first point.
+    """
 
     def __init__(self, channels: int, classes: int, hidden: int, width: int) -> None:
         super().__init__()
-        self.start = nn.Linear(channels, hidden)
+        self.start = nn.Sequential(nn.Linear(channels, width), nn.Softplus(), nn.Linear(width, hidden))
         self.field = nn.Sequential(
             nn.Linear(hidden, width), nn.Softplus(), nn.Linear(width, hidden * channels), nn.Tanh()
         )

@@ -130,3 +130,14 @@ def unit_times(panel: Panel) -> Array:
     high = np.nanmax(np.where(np.isnan(panel.times), -np.inf, panel.times), axis=1, keepdims=True)
     low, high = np.where(np.isinf(low), 0.0, low), np.where(np.isinf(high), 0.0, high)
     return (panel.times - low) / np.where(high > low, high - low, 1.0)
+
+
+def relative_intervals(panel: Panel) -> Array:
+    """Time since the stamp before, by the mean interval of its series, [n, T]: 1 where sampling is even.
+
+    The first stamp of a series has 1, too; NaN after its end.
+    """
+    t = unit_times(panel)
+    steps = np.diff(t, axis=1) * np.maximum(panel.lengths - 1, 1)[:, None]
+    first = np.where(np.isnan(t[:, :1]), np.nan, 1.0)
+    return np.concatenate([first, steps], axis=1)

@@ -30,11 +30,12 @@ METHODS: Mapping[str, Callable[..., Any]] = {
     "ncde": NCDE,
     "raindrop": partial(DeepClassifier, network="raindrop"),
     "rocket_ridge": partial(Rocket, head="ridge"),
+    "rocket_time": partial(Rocket, head="ridge", use_times=True),
     "saits": partial(DeepClassifier, network="saits"),
     "timesnet": partial(DeepClassifier, network="timesnet"),
 }
 PAPER = ("borf", "brits", "grud", "saits", "timesnet", "raindrop", "knn", "lgbm", "ncde", "rifc", "rocket", "svm")
-SEES_TIME = ("brits", "grud", "iborf", "knn_time", "lgbm_time", "ncde", "raindrop")
+SEES_TIME = ("brits", "grud", "iborf", "knn_time", "lgbm_time", "ncde", "raindrop", "rocket_time")
 
 
 def get_model(name: str, **options: Any) -> Any:

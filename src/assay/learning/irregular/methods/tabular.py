@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -9,10 +10,13 @@ import numpy as np
 from assay.core.errors import MissingExtra, UsageError
 from assay.learning.irregular.array import Array
 from assay.learning.irregular.methods.base import Panel, SeriesClassifier, interpolate, match_length
-from assay.learning.irregular.methods.distance import unit_times
+from assay.learning.irregular.methods.distance import relative_intervals, unit_times
 
 # MiniRocket's kernels have nine taps.
 _SHORTEST = 9
+# Penalties of Rocket's authors, and scikit-learn's defaults, which iborf takes.
+ROCKET_ALPHAS = tuple(10.0**k for k in np.linspace(-3, 3, 10))
+IBORF_ALPHAS = (0.1, 1.0, 10.0)
 
 
 def boosting(random_state: int | None, **options: Any) -> Any:
@@ -82,20 +86,27 @@ class Rocket(SeriesClassifier):
         Features, at least 84.
     head
         ``lightgbm`` or ``ridge``.
+    use_times
+        The intervals between time stamps, by the mean interval of their series, as a further channel.
     """
 
     def __init__(
         self,
         n_kernels: int = 10_000,
         head: Literal["lightgbm", "ridge"] = "lightgbm",
+        use_times: bool = False,
         random_state: int | None = None,
     ) -> None:
         self.n_kernels = n_kernels
         self.head = head
+        self.use_times = use_times
         self.random_state = random_state
 
     def _ready(self, panel: Panel) -> Array:
-        return np.nan_to_num(match_length(interpolate(panel.values), self._length)).astype(np.float32)
+        values = interpolate(panel.values)
+        if self.use_times:
+            values = np.concatenate([values, relative_intervals(panel)[:, None]], axis=1)
+        return np.nan_to_num(match_length(values, self._length)).astype(np.float32)
 
     def _fit(self, panel: Panel, codes: Array) -> None:
         try:
@@ -109,7 +120,8 @@ class Rocket(SeriesClassifier):
             n_kernels=self.n_kernels, random_state=0 if self.random_state is None else self.random_state
         )
         features = np.asarray(self.rocket_.fit_transform(self._ready(panel)))
-        self.head_ = (boosting(self.random_state) if self.head == "lightgbm" else Ridge()).fit(features, codes)
+        head = boosting(self.random_state) if self.head == "lightgbm" else Ridge(ROCKET_ALPHAS)
+        self.head_ = head.fit(features, codes)
 
     def _proba(self, panel: Panel) -> Array:
         return probabilities(self.head_, np.asarray(self.rocket_.transform(self._ready(panel))))
@@ -141,7 +153,7 @@ class BORF(SeriesClassifier):
         options = {"time_channel": True, "min_window_to_signal_std_ratio": 0.15} if self.time_aware else {}
         self.bag_ = Bag(**options)
         counts = self.bag_.fit_transform(self._ready(panel))
-        self.head_ = Ridge() if self.time_aware else boosting(self.random_state)
+        self.head_ = Ridge(IBORF_ALPHAS) if self.time_aware else boosting(self.random_state)
         self.head_.fit(self._transformed(counts), codes)
 
     def _transformed(self, counts: Any) -> Any:
@@ -152,17 +164,31 @@ class BORF(SeriesClassifier):
 
 
 class Ridge:
-    """Ridge regression on one-hot classes with its penalty chosen by leave-one-out; probabilities are one-hot."""
+    """Ridge regression on one-hot classes, its penalty chosen by leave-one-out; probabilities are a softmax of margins.
+
+    Parameters
+    ----------
+    alphas
+        Penalties to choose from.
+    """
+
+    def __init__(self, alphas: Sequence[float]) -> None:
+        self.alphas = alphas
 
     def fit(self, X: Any, y: Array) -> Ridge:
         """Fit a dense or sparse table."""
         from sklearn.linear_model import RidgeClassifierCV
 
-        dense = X.toarray() if hasattr(X, "toarray") else X
-        self._ridge = RidgeClassifierCV(alphas=np.logspace(-3, 3, 10)).fit(dense, y)
+        self._ridge = RidgeClassifierCV(alphas=self.alphas).fit(_dense(X), y)
         return self
 
     def predict_proba(self, X: Any) -> Array:
-        """One-hot of the prediction."""
-        dense = X.toarray() if hasattr(X, "toarray") else X
-        return np.eye(len(self._ridge.classes_))[np.asarray(self._ridge.predict(dense))]
+        """Softmax of the margins of the classes (two classes: of the margin and its negative)."""
+        from scipy.special import softmax
+
+        margin = np.asarray(self._ridge.decision_function(_dense(X)))
+        return softmax(np.stack([-margin, margin], axis=1) if margin.ndim == 1 else margin, axis=1)
+
+
+def _dense(X: Any) -> Any:
+    return X.toarray() if hasattr(X, "toarray") else X
