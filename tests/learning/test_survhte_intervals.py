@@ -1,4 +1,4 @@
-"""Intervals, recursive imputation, and what base learners predict."""
+"""Intervals, recursive imputation, what base learners predict, learners against their definitions."""
 
 from __future__ import annotations
 
@@ -164,3 +164,54 @@ def test_one_without_overlap_says_how_many_rows_are_clipped() -> None:
     data = make_survhte("OBS-NoPos", "C", 600)
     model = CausalSurvivalForest(trees=4, grid=20, nuisance_trees=20)
     assert fitted(model, data.X, data.W, data.event, data.time).clipped_ > 0.2
+
+
+# -- against plain definitions and another library --------------------------------------------------------------------
+
+
+def uncensored(n: int = 900, seed: int = 0):
+    """No censoring, propensity .3 to .7 along X2, effect 3 X1. X, W, time, effect."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(size=(n, 4))
+    W = rng.binomial(1, 0.3 + 0.4 * X[:, 1])
+    tau = 3 * X[:, 0]
+    return X, W, 10 + 2 * X[:, 1] + tau * W + rng.normal(size=n), tau
+
+
+def test_t_s_and_x_learners_are_their_definitions() -> None:
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    X, W, y, _ = uncensored(300)
+    everything = np.ones(300, bool)
+
+    def forest() -> RandomForestRegressor:
+        return RandomForestRegressor(10, random_state=42)
+
+    arms = [forest().fit(X[w == W], y[w == W]) for w in (0, 1)]
+    found = fitted(OutcomeImputation("t_learner", "rf", trees=10), X, W, everything, y).effect(X)
+    np.testing.assert_allclose(found, arms[1].predict(X) - arms[0].predict(X))
+    one = forest().fit(np.column_stack([X, 1 - W, W]), y)
+    found = fitted(OutcomeImputation("s_learner", "rf", trees=10), X, W, everything, y).effect(X)
+    ones, zeros = np.ones(300), np.zeros(300)
+    plain = one.predict(np.column_stack([X, zeros, ones])) - one.predict(np.column_stack([X, ones, zeros]))
+    np.testing.assert_allclose(found, plain)
+    treated = forest().fit(X[W == 1], y[W == 1] - arms[0].predict(X[W == 1]))
+    control = forest().fit(X[W == 0], arms[1].predict(X[W == 0]) - y[W == 0])
+    e = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(X, W).predict_proba(X)[:, 1]
+    found = fitted(OutcomeImputation("x_learner", "rf", trees=10), X, W, everything, y).effect(X)
+    np.testing.assert_allclose(found, e * control.predict(X) + (1 - e) * treated.predict(X))
+
+
+def test_without_censoring_the_causal_survival_forest_is_a_causal_forest() -> None:
+    X, W, y, tau = uncensored()
+    train, test = slice(0, 600), slice(600, 900)
+    ours = fitted(CausalSurvivalForest(trees=200, grid=60), X[train], W[train], np.ones(600, bool), y[train])
+    theirs = fitted(OutcomeImputation("causal_forest", trees=200), X[train], W[train], np.ones(600, bool), y[train])
+    a, b = ours.effect(X[test]), theirs.effect(X[test])
+    assert np.corrcoef(a, b)[0, 1] > 0.95
+    errors = [np.sqrt(np.mean((found - tau[test]) ** 2)) for found in (a, b)]
+    assert errors[0] < 1.4 * errors[1]
+    assert errors[0] < 0.6 * tau[test].std()
