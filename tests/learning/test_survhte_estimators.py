@@ -169,6 +169,26 @@ def test_wasserstein_balance_grows_with_the_distance_of_the_arms() -> None:
     assert found[3] > 10 * found[0]
 
 
+@pytest.mark.parametrize(("n1", "n0", "p"), [(4, 7, 0.5), (1, 1, 0.5), (1, 5, 0.3), (6, 2, 0.8)])
+def test_wasserstein_balance_follows_its_definition(n1: int, n0: int, p: float) -> None:
+    from assay.learning.survhte.survite import sinkhorn
+
+    rng = np.random.default_rng(n1)
+    treated, control = rng.normal(size=(n1, 3)), rng.normal(1, 2, size=(n0, 3))
+    M = ((treated[:, None] - control[None]) ** 2).sum(axis=2)
+    full = np.zeros((n1 + 1, n0 + 1))
+    full[:n1, :n0] = M
+    full[n1, :n0] = full[:n1, n0] = M.max()
+    K = np.exp(-10 / M.mean() * full) + 1e-6
+    a, b = np.append(np.full(n1, p / n1), 1 - p), np.append(np.full(n0, (1 - p) / n0), p)
+    u = np.ones(n1 + 1)
+    for _ in range(10):
+        v = b / (K.T @ u + 1e-8)
+        u = a / (K @ v + 1e-8)
+    found = sinkhorn(torch.from_numpy(treated), torch.from_numpy(control), p)
+    assert float(found) == pytest.approx(2 * (u[:, None] * K * v[None] * full).sum(), rel=1e-9)
+
+
 def test_cox_loss_is_the_negative_log_partial_likelihood() -> None:
     from assay.learning.survhte.networks import cox_loss
 

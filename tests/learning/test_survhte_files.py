@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.core.datasets import Data
 from assay.core.errors import DataError, UsageError
+from assay.learning.survhte import sources
 from assay.learning.survhte.benchmark import SurvHTE
 from assay.learning.survhte.data import make_survhte
 from assay.learning.survhte.pickled import read_pickled
@@ -104,6 +106,28 @@ def test_rows_that_name_their_configuration_are_data_sets(tmp_path: Path) -> Non
     assert drawn.exact is not None
     np.testing.assert_allclose(data.exact(Estimand()), drawn.exact(Estimand()))
     assert found["their own/C"].load().exact is None
+
+
+def test_the_hub_is_a_folder_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copy(ORACLES / "store_fixed.h5", tmp_path / "RCT-50.h5")
+    asked = {}
+
+    def hub(name: str, *, files) -> Data:
+        asked[name] = files
+        return Data("real", name, "", "0" * 32, tmp_path, revision="abc")
+
+    monkeypatch.setattr(sources, "hub", hub)
+    bench = SurvHTE(data="hf:snoroozi/SurvHTE-Bench", sets="RCT-50/A")
+    assert len(bench.sources[0].load()) == 12
+    assert bench.data()["source"] == "hf:snoroozi/SurvHTE-Bench"
+    assert not any(pattern.endswith((".pkl", ".py")) for pattern in asked["hf:snoroozi/SurvHTE-Bench"])
+
+
+def test_the_hub_out_of_reach_is_said_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("huggingface_hub")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataError, match="not in the local hub cache"):
+        _ = SurvHTE(data="hf:snoroozi/not-there-at-all").sources
 
 
 def test_covariates_outside_the_suite_have_no_exact_truth() -> None:
