@@ -2,6 +2,8 @@
 
 python perf/irregular.py            # beside tslearn and aeon of this environment, and pyrregular where it is installed
 python perf/irregular.py --peer DIR # pyrregular from the virtual environment DIR (made with `python -m venv`)
+python perf/irregular.py --rows     # instead of that: ten million rows of CSV, seconds and memory
+python perf/irregular.py --pypots DIR --networks saits,grud   # instead: networks with the paper's settings and PyPOTS'
 
 Each pair works on the same input and its results are compared.
 """
@@ -51,6 +53,13 @@ def best(run: Callable[[], Any], times: int = 3) -> tuple[float, Any]:
     return seconds, found
 
 
+def importing() -> None:
+    """A new interpreter that imports the room's arrays."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "import assay.learning.irregular.dense"], check=True)
+    print(f"import with a new interpreter: {time.perf_counter() - start:.2f} s")
+
+
 def reading(peer: str | None) -> None:
     """A long CSV of 200 series x 5 channels; the peer in its own interpreter, on the same file."""
     from assay.learning.irregular.array import from_dense
@@ -90,9 +99,10 @@ def reading(peer: str | None) -> None:
             f"equal {equal}"
         )
         print(f"left-packing: pyrregular {first:.2f} s first, {second * 1e3:.1f} ms then; equal {same}")
-        write_hdf5(read_hdf5(f"{folder}/peer.h5"), f"{folder}/ours.h5")
-        again = Path(folder, "peer.h5").read_bytes() == Path(folder, "ours.h5").read_bytes()
-        print(f"its HDF5 file, read and written again, is the same to the byte: {again}")
+        for made, what in ((found, "of that CSV"), (read_hdf5(f"{folder}/peer.h5"), "read and written again")):
+            write_hdf5(made, f"{folder}/ours.h5")
+            same = Path(folder, "peer.h5").read_bytes() == Path(folder, "ours.h5").read_bytes()
+            print(f"its HDF5 file, {what}: the same to the byte: {same}")
 
 
 def neighbours(name: str) -> None:
@@ -169,19 +179,129 @@ def features() -> None:
           f"{theirs / ours:.0f}x; largest difference {close:.1e}")  # fmt: skip
 
 
+def rows(n: int = 10_000_000) -> None:
+    """A shuffled CSV of 20,000 series x 5 signals x 100 stamps, read in a new interpreter."""
+    import polars as pl
+
+    rng = np.random.default_rng(0)
+    i = np.arange(n)
+    frame = pl.DataFrame(
+        {
+            "ts_id": "series_" + pl.Series(i // 500).cast(pl.String).str.zfill(6),
+            "signal_id": "c" + pl.Series(i // 100 % 5).cast(pl.String),
+            "time_id": 1_600_000_000 + rng.integers(0, 50, n) + i % 100 * 60 + i // 500 % 50 * 3600,
+            "value_id": rng.normal(size=n),
+            "label": i // 500 % 3,
+        }
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        csv = Path(folder) / "rows.csv"
+        frame.sample(fraction=1.0, shuffle=True, seed=1).write_csv(csv)
+        size = csv.stat().st_size
+        del frame
+        done = subprocess.run([sys.executable, "-c", _READ, str(csv)], capture_output=True, text=True, check=True)
+        print(f"{n} rows of CSV, {size / 1e6:.0f} MB: {done.stdout.strip()}")
+
+
+_READ = """
+import resource, sys, time
+from assay.learning.irregular.readers import read_csv
+wall, cpu = time.perf_counter(), time.process_time()
+array = read_csv(sys.argv[1], dims={"ts_id": ["label"]})
+wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+print(f"{array.nnz} values in {wall:.1f} s, {cpu:.1f} s of CPU, "
+      f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB at most")
+"""
+
+_PYPOTS = """
+import logging, sys, time, warnings
+warnings.filterwarnings("ignore")
+logging.disable(logging.CRITICAL)
+import numpy as np, torch
+from pypots.classification import BRITS, GRUD, SAITS, Raindrop, TimesNet
+from sklearn.model_selection import train_test_split
+torch.set_num_threads(1)
+data, name = np.load(sys.argv[1]), sys.argv[2]
+X, X2 = (data[k].swapaxes(1, 2) for k in ("X", "X2"))
+mean, scale = np.nanmean(X, axis=(0, 1)), np.nanstd(X, axis=(0, 1))
+X, X2 = (((part - mean) / scale).astype(np.float32) for part in (X, X2))
+a, b, ya, yb = train_test_split(X, data["y"], stratify=data["y"], random_state=0)
+torch.manual_seed(0)
+shape = dict(n_steps=X.shape[1], n_features=X.shape[2], n_classes=len(set(data["y"].tolist())))
+train = dict(batch_size=32, epochs=1000, patience=50, num_workers=0, device="cpu", verbose=False)
+attention = dict(n_heads=4, d_k=64, d_v=64, attn_dropout=0.1, d_model=256, d_ffn=128, dropout=0.1)
+drop = dict(d_model=4 * X.shape[2], d_ffn=256, n_heads=2, dropout=0.3)
+times = dict(top_k=3, d_model=64, d_ffn=128, n_kernels=3, dropout=0.1)
+build = {
+    "grud": lambda: GRUD(**shape, rnn_hidden_size=256, **train),
+    "brits": lambda: BRITS(**shape, rnn_hidden_size=256, **train),
+    "saits": lambda: SAITS(**shape, n_layers=2, **attention, **train),
+    "raindrop": lambda: Raindrop(**shape, n_layers=2, **drop, **train),
+    "timesnet": lambda: TimesNet(**shape, n_layers=2, **times, **train),
+}
+cpu = time.process_time()
+model = build[name]()
+model.fit({"X": a, "y": ya}, {"X": b, "y": yb})
+cpu = time.process_time() - cpu
+found = model.predict({"X": X2})
+found = np.asarray(found.get("classification_proba", found.get("classification")))
+found = found.argmax(1) if found.ndim == 2 else found
+print(np.mean(found == data["y2"]), cpu)
+"""
+
+
+def networks(peer: str, names: list[str]) -> None:
+    """The paper's networks with its settings on JapaneseVowels, one thread, beside PyPOTS on the same split sizes."""
+    import torch
+
+    from assay.learning.irregular.benchmark import sides
+    from assay.learning.irregular.methods.factories import get_model
+
+    torch.set_num_threads(1)
+    found = sides("JapaneseVowels", None)
+    (X, T, y), (X2, T2, y2) = found["train"], found["test"]
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(f"{folder}/data.npz", X=X, y=y, X2=X2, y2=y2)
+        for name in names:
+            cpu = time.process_time()
+            model = get_model(name, random_state=0).fit(X, y, T)
+            cpu = time.process_time() - cpu
+            ours = np.mean(model.predict(X2, T2) == y2)
+            command = [str(Path(peer) / "bin" / "python"), "-c", _PYPOTS, f"{folder}/data.npz", name]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            theirs = done.stdout.split()[-2:] if done.returncode == 0 else [done.stderr.strip().splitlines()[-1], "nan"]
+            print(
+                f"{name}: assay {ours:.3f} ({len(model.history_)} epochs, {cpu:.0f} s of CPU), "
+                f"PyPOTS {theirs[0][:60]} ({float(theirs[1]):.0f} s of CPU)",
+                flush=True,
+            )
+
+
 def main() -> None:
     """Measure all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="virtual environment with pyrregular 0.4.2")
+    parser.add_argument("--rows", action="store_true", help="read ten million rows, and nothing else")
+    parser.add_argument("--pypots", help="virtual environment with pypots; compares networks, and nothing else")
+    parser.add_argument("--networks", default="saits,raindrop,grud,timesnet,brits", help="which ones, by commas")
+    parser.add_argument("--parts", help="importing, reading, features, matrices or a data set's name, by commas")
     options = parser.parse_args()
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import assay.learning.irregular.dense"], check=True)
-    print(f"import with a new interpreter: {time.perf_counter() - start:.2f} s")
-    reading(options.peer)
-    features()
-    matrices()
-    neighbours("PickupGestureWiimoteZ")
-    neighbours("JapaneseVowels")
+    if options.rows:
+        rows()
+        return
+    if options.pypots:
+        networks(options.pypots, options.networks.split(","))
+        return
+    parts: dict[str, Callable[[], None]] = {
+        "importing": importing,
+        "reading": lambda: reading(options.peer),
+        "features": features,
+        "matrices": matrices,
+        "PickupGestureWiimoteZ": lambda: neighbours("PickupGestureWiimoteZ"),
+        "JapaneseVowels": lambda: neighbours("JapaneseVowels"),
+    }
+    for name in options.parts.split(",") if options.parts else parts:
+        parts[name]()
 
 
 if __name__ == "__main__":

@@ -425,3 +425,13 @@ def test_lists_by_signal_have_each_signal_s_own_length():
     assert [[row.tolist() for row in t] for t in T] == [[[0.0, 0.5, 3.0], [0.5]], [[1.0], [1.0, 2.0]]]
     with pytest.raises(UsageError, match="needs packed series"):
         dense.to_list(array, reset_time_index=False)
+
+
+def test_a_file_with_a_header_alone_or_a_line_too_long_is_refused(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("ts_id,signal_id,time_id,value_id\n")
+    with pytest.raises(DataError, match=r"a\.csv has a header and no row"):
+        readers.read_csv(path)
+    path.write_text("ts_id,signal_id,time_id,value_id\na,x,2020-01-01,1\nb,x,2020-01-01,2,3\n")
+    with pytest.raises(DataError, match=r"a\.csv: found more fields"):
+        readers.read_csv(path)

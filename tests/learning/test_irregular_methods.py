@@ -232,7 +232,11 @@ def test_classifiers_learn_repeat_and_take_other_lengths(name):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in ("brits", "saits", "timesnet") else []) for n in DEEP]
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] if n in ("brits", "raindrop", "saits", "timesnet") else [])
+        for n in DEEP
+    ],
 )
 def test_deep_classifiers_learn_repeat_and_take_other_lengths(name):
     options = {"epochs": 25} | ({} if name in ("ncde", "raindrop") else {"hidden": 16}) | {"learning_rate": 0.01}

@@ -98,6 +98,21 @@ def test_ranks_with_failures_are_the_oracle_s():
     assert average_ranks(table) == pytest.approx([expected[m] for m in case["scores"]], abs=1e-9)
 
 
+def test_friedman_and_wilcoxon_are_the_oracle_s():
+    from assay.core.stats.ranks import friedman
+    from scipy.stats import wilcoxon
+
+    case = json.loads((ORACLES / "ranking.json").read_text())["cases"][0]
+    table = np.array([case["scores"][m] for m in case["scores"]], float).T
+    whole = ~np.isnan(table).any(axis=1)
+    found = friedman(table[whole])
+    assert found.statistic == pytest.approx(case["friedman_complete_datasets"]["statistic"], abs=1e-9)
+    assert found.p == pytest.approx(case["friedman_complete_datasets"]["pvalue"], abs=1e-9)
+    for key, rows in (("all_10_datasets", np.ones(10, bool)), ("complete_datasets_only", whole)):
+        p = wilcoxon(table[rows, 0], table[rows, 1]).pvalue
+        assert p == pytest.approx(case["wilcoxon_rocket_vs_borf"][key], abs=1e-9)
+
+
 def test_a_trial_past_its_time_is_killed_and_recorded(folder, tmp_path, registered):
     run = assay.run(
         "irregular",

@@ -33,6 +33,11 @@ class Gathering:
         Times are dates.
     keep_missing
         Keep missing values as NaN.
+
+    Attributes
+    ----------
+    rows
+        Taken in so far.
     """
 
     def __init__(
@@ -47,7 +52,7 @@ class Gathering:
         self._values: list[Array] = []
         self._ids: dict[str, list[Array]] = {dim: [] for dim in DIMS}
         self._pairs: dict[str, list[pl.DataFrame]] = {name: [] for name in self._static}
-        self._rows = 0
+        self.rows = 0
 
     def add(self, frame: pl.DataFrame) -> None:
         """Take in rows.
@@ -62,13 +67,13 @@ class Gathering:
         ts, signal, time, value = (frame.get_column(name) for name in self._columns)
         places = {}
         for dim, column in zip(DIMS, (ts, signal, _times(time, self._as_datetime))):
-            codes, ids = _codes(column, self._rows)
+            codes, ids = _codes(column, self.rows)
             places[dim] = codes.astype(np.int32)
             self._ids[dim].append(ids)
         for name, dim in self._static.items():
             pairs = pl.DataFrame({"id": places[dim], "value": frame.get_column(name)}).unique()
             self._pairs[name].append(pairs)
-        values = _values(value, self._rows)
+        values = _values(value, self.rows)
         kept = [places[dim] for dim in DIMS]
         if not self._keep:
             there = ~np.isnan(values)
@@ -76,7 +81,7 @@ class Gathering:
                 values, kept = values[there], [part[there] for part in kept]
         self._places.append(tuple(kept))
         self._values.append(values)
-        self._rows += len(frame)
+        self.rows += len(frame)
 
     def array(self, duplicates: str, attrs: Mapping[str, Any] | None) -> IrregularArray:
         """The array of all rows that were added.

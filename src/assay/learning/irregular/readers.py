@@ -91,6 +91,8 @@ def _scanned(
     gathered = Gathering(columns, dims, as_datetime, keep_missing)
     for frame in scan.select(wanted).collect_batches(chunk_size=_CHUNK):
         gathered.add(frame)
+    if gathered.rows == 0:
+        raise DataError(f"{', '.join(p.name for p in paths)} has a header and no row.")
     return gathered
 
 

@@ -88,6 +88,9 @@ class NCDE(SeriesClassifier):
         Of the state; of the one hidden layer of the vector field.
     epochs, patience, learning_rate
         Of training.
+    time_scale
+        What the time channel rises by over the longest training series. At 1 it would move the state little beside
+        standardised values, whose increments add up to many.
     random_state
         Of weights and of the validation part.
     """
@@ -99,6 +102,7 @@ class NCDE(SeriesClassifier):
         epochs: int = 1000,
         patience: int = 200,
         learning_rate: float = 0.01,
+        time_scale: float = 10.0,
         random_state: int | None = None,
     ) -> None:
         self.hidden = hidden
@@ -106,6 +110,7 @@ class NCDE(SeriesClassifier):
         self.epochs = epochs
         self.patience = patience
         self.learning_rate = learning_rate
+        self.time_scale = time_scale
         self.random_state = random_state
 
     def _inputs(self, panel: Panel) -> tuple[Array, Array]:
@@ -114,7 +119,8 @@ class NCDE(SeriesClassifier):
         start = np.nanmin(np.where(np.isnan(panel.times), np.inf, panel.times), axis=1, keepdims=True)
         times = match_length((panel.times - np.where(np.isinf(start), 0, start)) / self._unit, self._length)
         times = fill_times(times[:, None], self._delta)[:, 0]
-        path = np.concatenate([path_values(values, times).transpose(0, 2, 1), times[..., None]], axis=2)
+        clock = self.time_scale * times[..., None]
+        path = np.concatenate([path_values(values, times).transpose(0, 2, 1), clock], axis=2)
         grid = np.arange(self._steps + 1) / self._steps
         at = times[:, :1] + grid * (times[:, -1:] - times[:, :1])
         return path[:, 0].astype(np.float32), np.diff(cubic_path(path, times, at), axis=1).astype(np.float32)
