@@ -190,6 +190,8 @@ def test_channels_with_two_points_are_zero_and_gaps_are_filled():
     path = cde.path_values(values, np.array([[0.0, 1.0, 2.0, 3.0]]))
     assert (path[0, 0] == 0).all()
     assert path[0, 1, 1] == pytest.approx((path[0, 1, 0] + path[0, 1, 2]) / 2)
+    late = cde.path_values(np.array([[[np.nan, 1.0, 3.0, 2.0, np.nan]]]), np.arange(5.0)[None])[0, 0]
+    np.testing.assert_allclose(late, [0.0, -(1.5**0.5), 1.5**0.5, 0.0, 0.0], atol=1e-6)
     filled = interpolate(np.array([[[np.nan, 2.0, np.nan, 4.0, np.nan]]]))
     np.testing.assert_array_equal(filled, [[[2.0, 2.0, 3.0, 4.0, np.nan]]])
 

@@ -99,8 +99,9 @@ def test_ranks_with_failures_are_the_oracle_s():
 
 
 def test_friedman_and_wilcoxon_are_the_oracle_s():
-    from assay.core.stats.ranks import friedman
     from scipy.stats import wilcoxon
+
+    from assay.core.stats.ranks import friedman
 
     case = json.loads((ORACLES / "ranking.json").read_text())["cases"][0]
     table = np.array([case["scores"][m] for m in case["scores"]], float).T

@@ -28,7 +28,10 @@ def fill_times(T: ArrayLike, nan_delta: float) -> Array:
 
 
 def path_values(values: Array, times: Array) -> Array:
-    """Standardised channels at every stamp: linear in time inside, held at the ends, 0 throughout with under 3 points.
+    """Standardised channels at every stamp, as published.
+
+    Linear in time inside; the last value is held; a channel that is not seen at the first stamp begins at its mean, 0;
+    0 throughout with under 3 points.
 
     Parameters
     ----------
@@ -43,6 +46,8 @@ def path_values(values: Array, times: Array) -> Array:
         for c, row in enumerate(series):
             there = ~np.isnan(row)
             if there.sum() > 2:
+                if not there[0]:
+                    row[0], there[0] = 0.0, True
                 out[i, c] = np.interp(times[i], times[i, there], row[there])
     return out
 
