@@ -424,6 +424,24 @@ def test_a_file_of_logits_is_read(tmp_path):
     assert y.tolist() == [1, 0]
 
 
+def test_a_file_is_measured_by_groups(tmp_path):
+    from assay.learning.smooth_calibration.recipes import measure
+
+    file = tmp_path / "p.csv"
+    rows = [f"{0.5},{int(i % 10 < (9 if i % 2 else 1))},{'ab'[i % 2]}" for i in range(100)]
+    file.write_text("\n".join(["prob,label,site", *rows]) + "\n")
+    measure(tmp_path, file=file, groups="site", resamples=20)
+    report = (tmp_path / "report.md").read_text()
+    y, p = sc.read_predictions(file)
+    for part in sc.group_smooth_ce(y, p, np.array(list("ab") * 50)):
+        assert f"| {part.group} | 50 | {part.value:.4f} | {part.part:.4f} |" in report
+    assert "| isotonic |" in report
+    with pytest.raises(DataError, match="no column 'sites'"):
+        measure(tmp_path, file=file, groups="sites")
+    file.write_text("prob,label\n0.5,1\n")
+    measure(tmp_path, file=file, resamples=5)
+
+
 # -- margins and distances ---------------------------------------------------------------------------------------------
 
 

@@ -185,6 +185,20 @@ def test_platt_and_temperature_find_the_true_slope():
     assert np.abs(cooled - 1 / (1 + np.exp(-g))).max() < 0.03
 
 
+def test_recalibrations_are_compared_on_predictions_they_have_not_seen():
+    y, p = made(11, 1500)
+    found = sc.compare_recalibrations(p, y, rng=np.random.default_rng(0))
+    assert found["none"] == {
+        "smooth_ce": sc.smooth_ce(y, p), "brier": sc.brier(y, p), "log_loss": sc.log_loss(y, p)
+    }  # fmt: skip
+    assert found["beta"]["smooth_ce"] < 0.25 * found["none"]["smooth_ce"]
+    # In-sample, isotonic regression is perfect; out of sample it is not.
+    seen = sc.Recalibrator("isotonic").fit_transform(p, y)
+    assert sc.smooth_ce(y, seen) < 1e-9 < found["isotonic"]["smooth_ce"]
+    with pytest.raises(UsageError, match="folds=1"):
+        sc.compare_recalibrations(p, y, folds=1, rng=np.random.default_rng(0))
+
+
 # -- inference ---------------------------------------------------------------------------------------------------------
 
 
@@ -315,6 +329,8 @@ def test_a_file_of_predictions_is_measured(tmp_path):
     file.write_text("prob,label\n" + "".join(f"{a!r},{b}\n" for a, b in zip(p.tolist(), y.tolist(), strict=True)))
     measure(tmp_path, file=file, resamples=50)
     found = json.loads((tmp_path / "measures.json").read_text())
+    assert found["groups"] == []
+    assert set(found["recalibrated"]) == {"none", *METHODS}
     assert found["measures"]["smooth_ce"] == pytest.approx(sc.smooth_ce(y, p))
     assert found["test"]["p"] < 0.05
     assert "reliability.svg" in (tmp_path / "report.md").read_text()

@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     )
     from assay.learning.smooth_calibration.recalibration import (
         Recalibrator,
+        compare_recalibrations,
     )
     from assay.learning.smooth_calibration.reference import (
         lower_distance,
@@ -140,6 +141,7 @@ _HOMES = {
     "brier": "measures",
     "calibration_test": "inference",
     "classwise_smooth_ce": "several",
+    "compare_recalibrations": "recalibration",
     "decompose": "measures",
     "distance_test": "inference",
     "ece": "measures",
@@ -215,6 +217,7 @@ __all__ = [
     "brier",
     "calibration_test",
     "classwise_smooth_ce",
+    "compare_recalibrations",
     "decompose",
     "distance_test",
     "ece",

@@ -154,6 +154,18 @@ def read_predictions(path: Path) -> tuple[Matrix, Matrix]:
     return y, probabilities(frame["prob"].to_numpy(), f"{path}, prob")
 
 
+def read_column(path: Path, name: str) -> NDArray[Any]:
+    """One column of a table as text, shape (n,), a missing value as ``missing``."""
+    import polars as pl
+
+    from assay.core.datasets import read_table
+
+    frame = read_table(path)
+    if name not in frame.columns:
+        raise DataError(f"{path} has no column {name!r}; it has {', '.join(frame.columns)}.")
+    return frame[name].cast(pl.String).fill_null("missing").to_numpy()
+
+
 def _table(name: str, file: str | None) -> tuple[Matrix, Matrix]:
     if name == "breast_cancer":
         from sklearn.datasets import load_breast_cancer

@@ -10,8 +10,10 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from assay.core.errors import unknown_name
+from assay.core.errors import UsageError, unknown_name
+from assay.learning.smooth_calibration.exact import smooth_ce
 from assay.learning.smooth_calibration.inputs import Vector, expit, log_loss_of_logits, logit_of, paired, probabilities
+from assay.learning.smooth_calibration.measures import brier, log_loss
 from assay.learning.smooth_calibration.postprocess import post_processing_gap, post_processing_gap_logit
 
 Map = Callable[[Vector], Vector]
@@ -50,6 +52,33 @@ class Recalibrator(BaseEstimator):
     def fit_transform(self, y_prob: ArrayLike, y_true: ArrayLike) -> Vector:
         """Fit and apply to the same predictions."""
         return self.fit(y_prob, y_true).transform(y_prob)
+
+
+def compare_recalibrations(
+    y_prob: ArrayLike, y_true: ArrayLike, *, folds: int = 5, rng: np.random.Generator
+) -> dict[str, dict[str, float]]:
+    """Smooth error, Brier score and log loss before (``none``) and after each recalibration, cross-fitted.
+
+    Every prediction is recalibrated by a map that was fitted without it; maps of different folds are pooled.
+
+    Parameters
+    ----------
+    folds
+        2 to n.
+    rng
+        Deals the samples out to the folds.
+    """
+    y, p = paired(y_true, y_prob)
+    if not 2 <= folds <= len(y):
+        raise UsageError(f"folds={folds} does not fit {len(y)} samples; give 2 to {len(y)}.")
+    fold = rng.permutation(np.arange(len(y)) % folds)
+    changed = {"none": p} | {name: np.empty_like(p) for name in METHODS}
+    for k in range(folds):
+        held = fold == k
+        for name in METHODS:
+            changed[name][held] = Recalibrator(name).fit(p[~held], y[~held]).transform(p[held])
+    measures = {"smooth_ce": smooth_ce, "brier": brier, "log_loss": log_loss}
+    return {name: {m: float(f(y, q)) for m, f in measures.items()} for name, q in changed.items()}
 
 
 def _platt(y: Vector, p: Vector, bins: int) -> Map:
