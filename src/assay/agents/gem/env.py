@@ -286,8 +286,10 @@ class Env:
             Arguments that differ.
         """
         args, kwargs = self._made
-        names = list(inspect.signature(type(self).__init__).parameters)[1:]
-        other = type(self)(**{**dict(zip(names, args)), **kwargs, **overrides})
+        parameters = list(inspect.signature(type(self).__init__).parameters.values())[1:]
+        if not any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+            kwargs, args = {**dict(zip([parameter.name for parameter in parameters], args)), **kwargs}, ()
+        other = type(self)(*args, **{**kwargs, **overrides})
         other.spec = self.spec
         if same_state:
             other.set_state(self.get_state())

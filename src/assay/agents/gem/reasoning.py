@@ -1,0 +1,93 @@
+"""Reasoning Gym: every data set of the installed package as an environment.
+
+References
+----------
+Stojanovski et al. REASONING GYM: Reasoning Environments for Reinforcement Learning with Verifiable Rewards.
+arXiv 2505.24760.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from assay.agents.gem.data import DataEnv
+from assay.agents.gem.env import EnvError
+from assay.agents.gem.readers import last_box
+from assay.core.errors import MissingExtra
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from assay.agents.gem.registry import EnvSpec
+
+
+def _library() -> Any:
+    try:
+        import reasoning_gym
+    except ImportError:
+        raise MissingExtra("Reasoning Gym", "gem") from None
+    return reasoning_gym
+
+
+def specs() -> list[EnvSpec]:
+    """One specification a data set that can be made without further settings, size 500 and seed 42 as published."""
+    from assay.agents.gem.registry import EnvSpec
+
+    _library()
+    from reasoning_gym.factory import DATASETS
+
+    return [
+        EnvSpec(f"rg:{name}", "assay.agents.gem.reasoning:ReasoningGymEnv", {"name": name, "size": 500, "seed": 42})
+        for name in DATASETS
+    ]
+
+
+class ReasoningGymEnv(DataEnv):
+    """A question of a Reasoning Gym data set; its own scorer judges the last box (partial credit where it gives any).
+
+    Parameters
+    ----------
+    name, size, seed
+        Data set, how many questions, and from which seed they are generated.
+    settings
+        Further settings of the data set.
+    """
+
+    default_instruction = "Put the final answer into \\boxed{}."
+
+    def __init__(
+        self, name: str, size: int = 500, seed: int = 42, *, settings: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        try:
+            self.dataset = _library().create_dataset(name, size=size, seed=seed, **(settings or {}))
+        except (ValueError, AssertionError, TypeError) as error:
+            raise EnvError(f"Reasoning Gym makes no data set {name!r} of these settings ({error}).") from error
+        super().__init__(data=_Entries(self.dataset), question_key="question", **kwargs)
+
+    def judge(self, action: str, row: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
+        answer = last_box(action)
+        if answer is None:
+            return 0.0, {"format_error": True}
+        try:
+            score = float(self.dataset.score_answer(answer=answer, entry=row))
+        except Exception as error:
+            # Scorers parse what a model wrote; text on which they fail is a wrong answer.
+            return 0.0, {"format_error": False, "scorer_error": f"{type(error).__name__}: {error}"}
+        return score, {"format_error": False}
+
+    def random_action(self, rng: np.random.Generator) -> str:
+        return f"\\boxed{{{int(rng.integers(10))}}}"
+
+
+class _Entries(Sequence[Mapping[str, Any]]):
+    """Entries of a procedural data set as a sequence; each is generated when it is asked for."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._dataset[at]
