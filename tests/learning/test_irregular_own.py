@@ -20,7 +20,7 @@ from assay.learning.irregular.methods.factories import get_model
 
 
 def test_the_template_is_a_data_set_that_can_be_run(tmp_path):
-    recipes.template(tmp_path, name="mine")
+    assay.make("irregular.template", tmp_path, dataset="mine")
     array = data.load_dataset("mine", tmp_path)
     assert array.shape == (4, 2, 7)
     assert array.time_id[0] == np.datetime64("2024-03-01T08:00:00")
@@ -36,9 +36,9 @@ def test_the_template_is_a_data_set_that_can_be_run(tmp_path):
     assert run.records["irregularity"].to_list() == ["not stated", "partial"]
     recipes.describe(tmp_path, datasets="mine", source=str(tmp_path))
     with pytest.raises(DataError, match="not overwritten"):
-        recipes.template(tmp_path, name="mine")
+        recipes.template(tmp_path, dataset="mine")
     with pytest.raises(UsageError, match="letters"):
-        recipes.template(tmp_path, name="../mine")
+        recipes.template(tmp_path, dataset="../mine")
 
 
 def test_labels_are_encoded_and_splits_made_where_there_is_none(tmp_path):

@@ -78,7 +78,7 @@ def describe(out: Path, *, datasets: str = "offline", source: str | None = None)
     (out / "report.md").write_text("\n".join(parts), encoding="utf-8")
 
 
-def template(out: Path, *, name: str = "mine") -> None:
+def template(out: Path, *, dataset: str = "mine") -> None:
     """A data set of your own to begin with: ``NAME.csv`` with example rows, ``NAME.yaml`` with every field.
 
     Then: ``assay make irregular check -o datasets=NAME -o source=FOLDER`` and
@@ -86,14 +86,14 @@ def template(out: Path, *, name: str = "mine") -> None:
 
     Parameters
     ----------
-    name
-        Of the data set.
+    dataset
+        Its name.
     """
     from assay.learning.irregular.own import write_template
 
-    if not name.replace("_", "").replace("-", "").isalnum():
-        raise UsageError(f"name={name!r} must be letters, digits, - and _.")
-    write_template(out, name)
+    if not dataset.replace("_", "").replace("-", "").isalnum():
+        raise UsageError(f"dataset={dataset!r} must be letters, digits, - and _.")
+    write_template(out, dataset)
 
 
 def check(out: Path, *, datasets: str = "offline", source: str | None = None) -> None:
