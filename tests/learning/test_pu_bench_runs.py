@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import struct
 
 import numpy as np
@@ -89,6 +90,69 @@ def test_a_mechanism_of_ones_own_and_the_published_names():
     assert (old.strategy, old.scenario, old.mode) == ("sar_lbe_a", "case_control", "full_u")
     with pytest.raises(BadInput, match="different places"):
         make_pu_dataset(x, y, c=0.1, strategy=lambda scores, n, rng: np.zeros(n, int))
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 500), st.sampled_from(["full_u", "story"]), st.floats(0.1, 0.6))
+def test_splits_keep_copies_together_and_the_audit_counts_them(seed, mode, share):
+    x, y = toy(120, 0.5, seed)
+    pu = make_pu_dataset(x, y, c=0.5, mode=mode, random_state=seed)
+    found = pu.audit()
+    assert found["labelled_negatives"] == 0
+    assert found["sources"] == len(set(pu.source_index.tolist()))
+    if mode == "full_u":
+        assert found == {
+            "sources": 120, "labelled_and_unlabelled": pu.n_labeled, "repeated_labelled": 0, "repeated_unlabelled": 0,
+            "labelled_negatives": 0,
+        }  # fmt: skip
+    rest, held = pu.split(share, random_state=seed)
+    assert not set(rest.source_index.tolist()) & set(held.source_index.tolist())
+    assert len(rest.s) + len(held.s) == len(pu.s)
+    assert (held.s == 1).any()
+    assert (rest.s == 1).any()
+    with pytest.raises(BadInput, match="share"):
+        pu.split(1.0)
+    with pytest.raises(BadInput, match="without"):
+        make_pu_dataset(x, y, n_labeled=1).split(0.2)
+
+
+def test_a_biased_strategy_needs_negatives_to_score_against():
+    x, _ = toy(20)
+    with pytest.raises(BadInput, match="no negative"):
+        make_pu_dataset(x, np.ones(20), c=0.5, strategy="sar_lbe_a")
+    assert make_pu_dataset(x, np.ones(20), c=0.5).n_labeled == 10
+
+
+class AllAlike:
+    """Calls every row positive, whatever its score."""
+
+    def get_params(self, deep=True):
+        return {}
+
+    def set_params(self, **options):
+        return self
+
+    def fit(self, X, s):
+        return self
+
+    def predict(self, X):
+        return np.ones(len(X), int)
+
+    def decision_function(self, X):
+        return X[:, 0]
+
+
+def test_one_class_for_all_rows_is_cut_anew_only_where_asked(tmp_path):
+    asked = [
+        carried_out(AllAlike(), tmp_path / str(flag), bench(rethreshold=flag, c="0.5", strategies="scar"), 1)
+        for flag in (False, True)
+    ]
+    recall = [run.records["recall"][0] for run in asked]
+    assert recall[0] == 1.0
+    assert recall[1] < 1.0
+    assert asked[0].records["risk"][0] == pytest.approx(
+        1 - json.loads(asked[0].records["output"][0])["prior_unlabeled"]
+    )
 
 
 def test_bad_data_is_refused_with_the_argument_named():
@@ -318,8 +382,6 @@ def test_methods_run_and_leave_scores_rows_and_the_prior_in_use(runs):
     assert runs[1].records["fit_seconds"].min() > 0
     assert runs[3].records["supervision"].unique().to_list() == ["clean"]
     # One data set, the same seeds: every method saw the same hidden labels.
-    import json
-
     told = [
         [json.loads(text)["n_labeled"] for text in run.records.sort("sample", "attempt")["output"]] for run in runs[:2]
     ]

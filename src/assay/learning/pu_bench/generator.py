@@ -77,6 +77,46 @@ class PUData:
         """Share of positives among all rows, labelled copies counted again: the rule of the first public code."""
         return float(self.y_true.mean())
 
+    def audit(self) -> dict[str, int]:
+        """What the sources tell: how many there are, how often one is labelled and unlabelled at once, how often one
+        comes twice in one role, and how many labelled rows are not positive (0 unless somebody made this by hand).
+        """
+        labelled, unlabelled = self.source_index[self.s == 1], self.source_index[self.s == -1]
+        return {
+            "sources": len(np.unique(self.source_index)),
+            "labelled_and_unlabelled": len(np.intersect1d(labelled, unlabelled)),
+            "repeated_labelled": len(labelled) - len(np.unique(labelled)),
+            "repeated_unlabelled": len(unlabelled) - len(np.unique(unlabelled)),
+            "labelled_negatives": int((self.y_true[self.s == 1] == 0).sum()),
+        }
+
+    def split(self, share: float, *, random_state: int | np.random.Generator | None = 0) -> tuple[PUData, PUData]:
+        """(rest, held out): about a ``share`` of the labelled and of the other sources, all copies of a row together.
+
+        Raises
+        ------
+        BadInput
+            share outside (0, 1), or one part would lack labelled or unlabelled rows.
+        """
+        if not 0 < share < 1:
+            raise BadInput(f"share must lie strictly between 0 and 1; got {share}.")
+        rng = np.random.default_rng(random_state)
+        labelled = np.unique(self.source_index[self.s == 1])
+        others = np.setdiff1d(self.source_index, labelled)
+        held = [rng.permutation(part)[: round(share * len(part))] for part in (labelled, others)]
+        out = np.isin(self.source_index, np.concatenate(held))
+        for part in (self.s[out], self.s[~out]):
+            if len(np.unique(part)) < 2:
+                raise BadInput(
+                    f"share={share} of {len(labelled)} labelled and {len(others)} other sources leaves a part without "
+                    "labelled or unlabelled rows."
+                )
+        return self._rows(~out), self._rows(out)
+
+    def _rows(self, kept: NDArray[np.bool_]) -> PUData:
+        parts = (part[kept] for part in (self.X, self.s, self.y_true, self.source_index))
+        return PUData(*parts, self.scenario, self.strategy, self.mode)
+
     def counts(self) -> dict[str, float]:
         """Sizes and priors. ``c_realised`` is labelled rows by positives of the source."""
         unlabelled = self.s == -1
@@ -119,7 +159,7 @@ def make_pu_dataset(
         ``single``: one sample whose positives are partly labelled; n rows. ``case_control``: labelled positives beside
         a sample of its own.
     c, n_labeled
-        Label frequency in (0, 1], or how many are labelled; ``int(positives * c)``.
+        Label frequency in (0, 1], or how many are labelled; ``int(positives * c)``. ``n_labeled`` goes before c.
     strategy
         ``scar`` (every positive alike), ``sar_lbe_a`` (easy positives), ``sar_lbe_b`` (ambiguous ones), ``sar_pusb``
         (accept and reject by score; may label fewer), ``sar_pusb_topk`` (the highest scores, as published), ``all``,
