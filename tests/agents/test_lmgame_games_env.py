@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.agents.lmgame.env import GameConfig, SixValueEnv, games, make, read_config, reported_score
+from assay.agents.lmgame.env import GameConfig, SixValueEnv, make, own_games, read_config, reported_score
 from assay.agents.lmgame.games import twenty_forty_eight as g2048
 from assay.agents.lmgame.games.engine import Stream
 from assay.agents.lmgame.games.sokoban import Level, parse_levels, read_levels, shipped_levels
@@ -214,7 +214,7 @@ def test_step_limit_truncates_and_counts_anew_in_each_level():
     assert (terminated, truncated, info["end"]) == (False, True, "step limit")
 
 
-@pytest.mark.parametrize("name", games())
+@pytest.mark.parametrize("name", own_games())
 def test_same_seed_same_episode_and_state_restores_exactly(name):
     env, other = make(name), make(name)
     first, second = env.reset(5), other.reset(5)
@@ -238,7 +238,7 @@ def test_same_seed_same_episode_and_state_restores_exactly(name):
     assert repr(back.get_state()) == repr(env.get_state())
 
 
-@pytest.mark.parametrize("name", games())
+@pytest.mark.parametrize("name", own_games())
 def test_every_mode_observes_what_it_says(name):
     for mode in ("text", "vision", "both"):
         observation, _ = make(name, observation_mode=mode).reset(1)
@@ -257,7 +257,7 @@ def test_every_mode_observes_what_it_says(name):
 def test_environments_leave_global_random_state_alone():
     np.random.seed(1)  # noqa: NPY002
     before = np.random.get_state()[1].tolist()  # noqa: NPY002
-    for name in games():
+    for name in own_games():
         env = make(name)
         env.reset(1)
         env.step(env.sample_random_action())

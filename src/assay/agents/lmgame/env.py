@@ -31,6 +31,7 @@ _ENGINES: dict[str, tuple[str, str]] = {
     "twenty_forty_eight": ("twenty_forty_eight", "TwentyFortyEight"),
     "candy_crush": ("candy_crush", "CandyCrush"),
     "tetris": ("tetris", "Tetris"),
+    "super_mario_bros": ("nes", "SuperMarioBros"),
     "platformer": ("platformer", "Platformer"),
     "courtroom": ("courtroom", "Courtroom"),
 }
@@ -39,6 +40,11 @@ _ENGINES: dict[str, tuple[str, str]] = {
 def games() -> list[str]:
     """Names of the games."""
     return list(_ENGINES)
+
+
+def own_games() -> list[str]:
+    """Names of the games that need no emulator and no ROM."""
+    return [name for name in _ENGINES if name != "super_mario_bros"]
 
 
 def engine_class(name: str) -> type[Engine]:

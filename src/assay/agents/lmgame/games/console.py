@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -79,11 +79,8 @@ class ConsoleEngine(Engine):
     def play(self, command: tuple[frozenset[str], int]) -> Played:
         buttons, frames = command
         before = self.furthest
-        for number in range(frames + 1):
-            self.frame(buttons if number else frozenset())
-            self.furthest = max(self.furthest, self.x)
-            if self.over:
-                break
+        for high, low in self.run([frozenset(), *[buttons] * frames]):
+            self.furthest = max(self.furthest, low + self.page * high)
         gained = float(self.furthest - before)
         return Played(gained, gained, ended=self.over)
 
@@ -95,12 +92,6 @@ class ConsoleEngine(Engine):
     def score(self) -> float:
         return float(self.furthest)
 
-    @property
-    def x(self) -> int:
-        """Scroll position, from the two bytes that the console keeps."""
-        memory = self.memory()
-        return memory["xscrollLo"] + self.page * memory["xscrollHi"]
-
     def info(self) -> dict[str, Any]:
         return {**self.memory(), "finished": self.finished}
 
@@ -109,8 +100,8 @@ class ConsoleEngine(Engine):
         """Begin the game."""
 
     @abstractmethod
-    def frame(self, buttons: frozenset[str]) -> None:
-        """Play one frame with these buttons held."""
+    def run(self, frames: Sequence[frozenset[str]]) -> Iterable[tuple[int, int]]:
+        """Play frames with these buttons held, until the game is over; (xscrollHi, xscrollLo) after each."""
 
     @abstractmethod
     def memory(self) -> dict[str, int]:

@@ -177,7 +177,7 @@ class Courtroom(Engine):
         while self.frames:
             passed += 1
             if passed > 10_000:
-                raise DataError(f"Scene {self.scene['id']!r}: its jumps go round without a page; put a page in between.")
+                raise DataError(f"Scene {self.scene['id']!r}: its jumps never come to a page; put one in between.")
             path, index = self.frames[-1]
             nodes = self._at(path)
             if index >= len(nodes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -242,8 +242,12 @@ class Platformer(ConsoleEngine):
                 level = draw_level(self.rng)
         self.world = World(level)
 
-    def frame(self, buttons: frozenset[str]) -> None:
-        self.world.frame(buttons)
+    def run(self, frames: Sequence[frozenset[str]]) -> Iterator[tuple[int, int]]:
+        for buttons in frames:
+            self.world.frame(buttons)
+            yield divmod(self.world.camera, 256)
+            if self.world.over:
+                return
 
     @property
     def over(self) -> bool:
@@ -252,11 +256,6 @@ class Platformer(ConsoleEngine):
     @property
     def finished(self) -> bool:
         return self.world.finished
-
-    @property
-    def x(self) -> int:
-        high, low = divmod(self.world.camera, 256)
-        return low + self.page * high
 
     def memory(self) -> dict[str, int]:
         high, low = divmod(self.world.camera, 256)

@@ -278,7 +278,10 @@ class Sokoban(Engine):
     def image(self) -> NDArray[np.uint8]:
         from assay.agents.lmgame.rendering import draw_sokoban
 
-        return draw_sokoban(self.board())
+        # As large as the largest level, so that every picture of an episode has one shape.
+        width, height = max(level.width for level in self.levels), max(level.height for level in self.levels)
+        rows = [row.ljust(width, "#") for row in self.board()]
+        return draw_sokoban(rows + ["#" * width] * (height - len(rows)))
 
     def info(self) -> dict[str, Any]:
         return {
