@@ -83,6 +83,8 @@ def fill(registry: Registry) -> Registry:
     for name, (where, levels) in GAMES.items():
         for level in levels:
             registry.register(f"game:{name}-v0-{level}", f"{_GAMES}.{where}", level=level)
+    for level in ("easy", "hard"):
+        registry.register(f"game:WikiGame-v0-{level}", "assay.agents.gem.wiki.env:WikiGame", level=level)
     for env_id, (kind, source, settings) in DATA.items():
         registry.register(env_id, f"assay.agents.gem.data:{kind}", dataset_name=source, **settings)
     registry.register_family("rg", _reasoning_gym)

@@ -110,6 +110,10 @@ class Game(Env, ABC):
     def view(self) -> dict[str, Any]:
         """What the player may know, as plain values: solvers see this and nothing else."""
 
+    def unreadable(self) -> Move:
+        """What follows when no box can be read: -0.1 and the end."""
+        return Move(f"No action could be read. {self.answer_hint}", FORMAT_ERROR_REWARD, ended=True, valid=False)
+
     def limit_reward(self) -> float:
         """Reward for what was reached when the turns are used up; added to that of the last move."""
         return FAIL_REWARD
@@ -129,8 +133,8 @@ class Game(Env, ABC):
         for box in self.pattern.finditer(action):  # noqa: B007 - the last one counts
             pass
         if box is None:
-            text = f"No action could be read. {self.answer_hint}"
-            return Turn(text, FORMAT_ERROR_REWARD, True, self._info(Move(text, valid=False), True), True)
+            move = self.unreadable()
+            return Turn(move.text, move.reward, move.ended, self._info(move, True), True)
         move = self.play(box)
         self.solved = move.solved
         return Turn(move.text, move.reward, move.ended or move.solved, self._info(move))

@@ -30,6 +30,7 @@ SOLVERS = {
     "Sudoku": f"{_HERE}.search:sudoku",
     "Crosswords": f"{_HERE}.search:crosswords",
     "WordSearch": f"{_HERE}.search:word_search",
+    "WikiGame": "assay.agents.gem.wiki.solver:wiki_game",
 }
 """Solvers by the class of the environment: functions of (view, generator) to the next actions, one or more."""
 
@@ -41,6 +42,7 @@ OPTIMA = {
     "Sudoku": f"{_HERE}.search:sudoku_optimum",
     "Crosswords": f"{_HERE}.search:crosswords_optimum",
     "WordSearch": f"{_HERE}.search:word_search_optimum",
+    "WikiGame": "assay.agents.gem.wiki.solver:wiki_optimum",
 }
 
 
