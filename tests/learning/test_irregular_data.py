@@ -400,3 +400,14 @@ def test_folders_give_published_and_archive_files(tmp_path):
     assert data.load_dataset("PLAID", tmp_path).shape == (4, 1, 3)
     with pytest.raises(DataError, match="holds neither InsectWingbeat"):
         data.load_dataset("InsectWingbeat", tmp_path)
+
+
+def test_early_variants_keep_the_beginning_of_each_series_span():
+    array = from_dense([np.arange(5.0)[None], np.arange(3.0)[None]], [[0, 1, 2, 9, 10], [4, 5, 6, np.nan, np.nan]])
+    half = generators.early(array, 0.5)
+    assert half.data.tolist() == [0.0, 1.0, 2.0, 0.0, 1.0]
+    assert half.lengths().tolist() == [3, 2]
+    assert generators.early(array, 0.0).lengths().tolist() == [1, 1]
+    assert data.parse_name("Abf~early50") == ("Abf", [("early", 50)])
+    with pytest.raises(UsageError, match="share"):
+        generators.early(array, 1.5)

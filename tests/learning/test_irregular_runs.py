@@ -161,10 +161,11 @@ def test_a_fresh_copy_gets_the_seed_only_where_none_is_fixed():
 
 def test_curves_follow_the_amount_of_made_irregularity(tmp_path):
     pytest.importorskip("aeon")
-    names = "ItalyPowerDemand,ItalyPowerDemand~drop40,ItalyPowerDemand~drop80"
+    names = "ItalyPowerDemand,ItalyPowerDemand~drop40,ItalyPowerDemand~drop80,ItalyPowerDemand~early25"
     run = assay.run(Irregular(names), get_model("knn"), into=tmp_path / "r")
     tables = analyses.curves(Runs([run]))
-    assert [t.name for t in tables] == ["curves_drop"]
+    assert [t.name for t in tables] == ["curves_drop", "curves_early"]
+    assert tables[1].frame["irregularity"].to_list() == [0.0, 0.75]
     values = tables[0].frame.sort("irregularity")["accuracy"].to_list()
     assert values[0] > values[-1]
     assert "Spearman -1.00" in tables[0].notes[0]

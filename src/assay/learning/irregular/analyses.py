@@ -14,6 +14,8 @@ from assay.core.stats import ranks as rank_stats
 from assay.core.table import Chart, Table
 from assay.learning.irregular.data import split_name
 
+# Variants that make a curve, and those whose number is what is left, not what is lost.
+_MADE, _LEAVES = ("drop", "ragged", "uneven", "early"), ("ragged", "early")
 METRICS = ("accuracy", "balanced_accuracy", "f1_macro", "f1_weighted")
 
 
@@ -135,17 +137,17 @@ def pareto(runs: Runs, metric: str = "accuracy") -> Table:
 
 
 def curves(runs: Runs, metric: str = "accuracy") -> list[Table]:
-    """Score against the amount of controlled irregularity, a table a kind, with Spearman's correlation by system."""
+    """Score against the amount of made irregularity or time cut off, a table a kind, with Spearman's correlation by system."""
     from scipy.stats import spearmanr
 
     sets, names, found = score_table(runs, metric)
     rows: dict[str, list[dict[str, Any]]] = {}
     for i, name in enumerate(sets):
         base, variants = split_name(name)
-        made = [(k, a) for k, a in variants if k in ("drop", "ragged", "uneven")]
+        made = [(k, a) for k, a in variants if k in _MADE]
         # A set without a variant is the start of each of its curves.
-        for kind, amount in made or [(k, 100 if k == "ragged" else 0) for k in ("drop", "ragged", "uneven")]:
-            strength = (100 - amount if kind == "ragged" else amount) / 100
+        for kind, amount in made or [(k, 100 * (k in _LEAVES)) for k in _MADE]:
+            strength = (100 - amount if kind in _LEAVES else amount) / 100
             for j, system in enumerate(names):
                 value = None if np.isnan(found[i, j]) else float(found[i, j])
                 rows.setdefault(kind, []).append(

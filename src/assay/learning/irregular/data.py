@@ -41,7 +41,7 @@ OFFLINE = (
 )  # fmt: skip
 """What runs without a network: three real sets of the repository, ABF, two sets made irregular in three ways."""
 
-_VARIANT = re.compile(r"(drop|ragged|uneven|every|sub)(\d+)")
+_VARIANT = re.compile(r"(drop|ragged|uneven|early|every|sub)(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,8 @@ def parse_name(name: str, source: str | Path | None = None) -> tuple[str, list[t
     """(base, variants) of ``BASE~drop30~sub100``.
 
     ``dropP`` loses P % of values, ``unevenP`` P % of time stamps, ``raggedP`` cuts series to P-100 % of their length,
-    ``everyK`` keeps each K-th time stamp, ``subN`` at most N series a side.
+    ``earlyP`` keeps the first P % of each series' time span, ``everyK`` each K-th time stamp, ``subN`` at most N
+    series a side.
 
     Raises
     ------
@@ -133,7 +134,7 @@ def split_name(name: str) -> tuple[str, list[tuple[str, int]]]:
         found = _VARIANT.fullmatch(part)
         if not found:
             raise UsageError(
-                f"Variant {part!r} of data set {name!r} is not one of dropP, raggedP, unevenP, everyK, subN."
+                f"Variant {part!r} of data set {name!r} is not one of dropP, raggedP, unevenP, earlyP, everyK, subN."
             )
         variants.append((found[1], int(found[2])))
     return base, variants
@@ -283,6 +284,7 @@ def _varied(array: IrregularArray, kind: str, amount: int, name: str) -> Irregul
         "drop": lambda: generators.drop(array, amount / 100, rng),
         "ragged": lambda: generators.ragged(array, amount / 100, rng),
         "uneven": lambda: generators.uneven(array, amount / 100, rng),
+        "early": lambda: generators.early(array, amount / 100),
         "every": lambda: generators.every(array, amount),
         "sub": lambda: generators.subsample(array, amount, rng),
     }

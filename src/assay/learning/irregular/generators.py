@@ -102,6 +102,18 @@ def uneven(array: IrregularArray, rate: float, rng: np.random.Generator) -> Irre
     return _kept(array, keep[inverse.ravel()])
 
 
+def early(array: IrregularArray, share: float) -> IrregularArray:
+    """For early classification: the first ``share`` of the time span of each series, its first stamp at least."""
+    _share("share", share, 0.0, 1.0)
+    from assay.learning.irregular.dense import time_numbers
+
+    t, owner = time_numbers(array.time_id)[array.coords[2]], array.coords[0]
+    low, high = np.full(len(array), np.inf), np.full(len(array), -np.inf)
+    np.minimum.at(low, owner, t)
+    np.maximum.at(high, owner, t)
+    return _kept(array, t <= low[owner] + share * (high - low)[owner])
+
+
 def every(array: IrregularArray, step: int) -> IrregularArray:
     """Decimation: the first, ``step + 1``-th ... time stamp of each series."""
     if step < 1:
