@@ -317,7 +317,7 @@ class CodeEnv(DataEnv):
         return pairs
 
     def judge(self, action: str, row: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-        from assay.sandbox import Limits, Sandbox
+        from assay.sandbox import Limits, Sandbox, SandboxError
 
         source = last_block(action)
         if source is None:
@@ -329,6 +329,9 @@ class CodeEnv(DataEnv):
         limits = Limits(cpu_seconds=self.seconds)
         for number, (given, expected) in enumerate(tests):
             result = program.run(given.encode(), limits=limits)
+            if result.status == "sandbox lost":
+                # Nothing is known of the program: no verdict, and the trial is tried again.
+                raise SandboxError(f"{self.name}: the sandbox was lost during a test ({result.reason}).")
             right = result.status == "ok" and _lines(result.stdout.decode("utf-8", "replace")) == _lines(expected)
             if not right:
                 how = "wrong output" if result.status == "ok" else result.status
