@@ -373,6 +373,25 @@ def test_two_models_need_two_events_an_arm_and_matching_needs_differences() -> N
         KaplanMeierDifference().fit(X, W, y).effect(np.ones((2, 3)))
 
 
+@pytest.mark.parametrize("name", [name for name in QUICK if name != "t_learner_survival+deepsurv"])
+def test_an_arm_without_events_is_no_hindrance_but_to_models_of_an_arm(name: str) -> None:
+    X, W, y = good()
+    y["event"][W == 1] = False
+    model = get_method(name, **QUICK[name])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(X, W, y)
+    takes = "W" in inspect.signature(model.effect).parameters
+    assert np.isfinite(model.effect(X, W=W) if takes else model.effect(X)).all()
+
+
+@pytest.mark.parametrize("name", ["dr_learner+lasso+margin", "double_ml+ipcw_t", "causal_forest+mistr"])
+def test_learners_across_folds_need_two_rows_an_arm(name: str) -> None:
+    X, _, y = good()
+    with pytest.raises(DataError, match="W = 1 has one row"):
+        get_method(name).fit(X, (np.arange(40) == 3).astype(int), y)
+
+
 def test_unknown_parts_are_refused_with_the_nearest() -> None:
     X, W, y = good()
     for estimator, name in (

@@ -100,7 +100,7 @@ class SurvivalEffect(BaseEstimator):
     estimand: str
     horizon: float | None
     random_state: int | None
-    _events_per_arm = 1
+    _events_per_arm = 0
 
     @property
     def target_(self) -> Estimand:

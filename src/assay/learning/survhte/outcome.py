@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from assay.core.errors import MissingExtra, unknown_name
+from assay.core.errors import DataError, MissingExtra, unknown_name
 from assay.learning.survhte.base import OVERLAP, Array, Mask, SurvivalEffect, read_w, read_x
 from assay.learning.survhte.imputation import IMPUTERS, impute, ipcw_weights
 
@@ -62,6 +62,7 @@ class OutcomeImputation(SurvivalEffect):
         self.random_state = random_state
 
     def _fit(self, X: Array, W: NDArray[np.int64], time: Array, event: Mask) -> None:
+        check_folds(self.learner, W)
         if self.imputer == "ipcw":
             y = self.target_.of(time) * ipcw_weights(time, event, self.horizon)
         elif self.imputer in IMPUTERS:
@@ -111,6 +112,13 @@ def _mean_of(models: Any, predict: Callable[[Any], Any]) -> Array:
 def _chance(model: Any, X: Array) -> Array:
     """A classifier's chance of 1; what a regressor predicts, for econml's causal forest has either."""
     return model.predict_proba(X)[:, 1] if hasattr(model, "predict_proba") else model.predict(X)
+
+
+def check_folds(learner: str, W: NDArray[np.int64]) -> None:
+    """Cross-fitted learners need two rows of each arm, one a fold."""
+    for arm, rows in enumerate(np.bincount(W, minlength=2)):
+        if learner in ("dr_learner", "double_ml", "causal_forest") and rows < 2:
+            raise DataError(f"The arm W = {arm} has one row; {learner!r} is fitted across two folds and needs two.")
 
 
 def effect_learner(learner: str, base: str, *, trees: int | None, seed: int | None, intervals: bool = False) -> Any:

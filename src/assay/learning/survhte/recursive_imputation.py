@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from assay.core.errors import MissingExtra, UsageError
 from assay.learning.survhte.base import Array, Mask, SurvivalEffect, read_x, surv
-from assay.learning.survhte.outcome import effect_learner
+from assay.learning.survhte.outcome import check_folds, effect_learner
 from assay.learning.survhte.scoring import grid_index
 from assay.learning.survhte.survival_models import coarse
 
@@ -68,6 +68,7 @@ class RecursivelyImputed(SurvivalEffect):
         self.random_state = random_state
 
     def _fit(self, X: Array, W: NDArray[np.int64], time: Array, event: Mask) -> None:
+        check_folds("causal_forest", W)
         rng = np.random.default_rng(self.random_state)
         completed = imputed_times(
             np.column_stack([X, W.astype(float)]),
