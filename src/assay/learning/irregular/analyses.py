@@ -137,7 +137,7 @@ def pareto(runs: Runs, metric: str = "accuracy") -> Table:
 
 
 def curves(runs: Runs, metric: str = "accuracy") -> list[Table]:
-    """Score against the amount of made irregularity or time cut off, a table a kind, with Spearman's correlation by system."""
+    """Score against made irregularity or time cut off, a table a kind, with Spearman's correlation by system."""
     from scipy.stats import spearmanr
 
     sets, names, found = score_table(runs, metric)
