@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from . import launch
+from .inside import ENVIRONMENT
 from .limits import Limits, Result
 
 START_SECONDS = 30.0
@@ -43,13 +44,21 @@ class Job:
     program: int | None = None
 
     def packed(self) -> bytes:
-        """The request as its keeper reads it."""
-        header = {
-            "argv": list(self.argv), "env": dict(self.env), "call": self.call, "collect": list(self.collect),
-            "compiled": self.program is not None, "files": [[n, len(b)] for n, b in self.files.items()],
-        }  # fmt: skip
-        text = json.dumps(header).encode()
-        return struct.pack("<I", len(text)) + text + b"".join(self.files.values())
+        """The request as its keeper reads it: all lengths first, all words ended by a zero byte."""
+
+        def word(text: str) -> bytes:
+            data = os.fsencode(text)
+            return struct.pack("<I", len(data)) + data + b"\0"
+
+        about = {"argv": self.argv, "env": self.env, "call": self.call, "compiled": self.program is not None}
+        text = json.dumps(about).encode()
+        parts = [struct.pack("<I", len(text)), text, struct.pack("<I", len(self.files))]
+        for name, content in self.files.items():
+            parts += [word(name), struct.pack("<Q", len(content)), content]
+        environment = [f"{name}={value}" for name, value in {**ENVIRONMENT, **self.env}.items()]
+        lists = (self.argv, environment, self.collect)
+        parts.append(struct.pack("<III", *map(len, lists)))
+        return b"".join([*parts, *[word(text) for words in lists for text in words]])
 
 
 def sealed(name: str, content: bytes) -> int:
@@ -83,9 +92,12 @@ class Box:
         self._control = ours
         self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         with theirs:
-            make = launch.bubblewrap_command if self.isolated else launch.unsafe_command
+            if self.isolated:
+                command = launch.bubblewrap_command(theirs.fileno(), launch.keeper_library())
+            else:
+                command = launch.unsafe_command(theirs.fileno())
             self._process = subprocess.Popen(
-                make(theirs.fileno()), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._said,
+                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._said,
                 stderr=self._said, env={"PATH": os.environ.get("PATH", os.defpath)}, cwd="/",
             )  # fmt: skip
         try:
@@ -156,7 +168,7 @@ class Box:
                 stack.callback(os.close, ours)
             if job.program is not None:
                 files["program"] = job.program
-            message = {"do": "run", "files": list(files), "isolated": self.isolated, "limits": self._limits(limits)}
+            message = {"do": "run", "files": list(files), "limits": self._limits(limits)}
             try:
                 self._tell(channel, message, list(files.values()))
             finally:
@@ -257,7 +269,7 @@ def _result(report: dict[str, Any], over: str, said: dict[str, bytes], job: Job,
     }  # fmt: skip
 
     if job.collect and status is not None:
-        found["files"] = _unpacked(said["collect"])
+        found["files"] = _unpacked(said["collect"], job.collect)
 
     def ended(status: Any, reason: str) -> Result:
         return Result(status, reason, **found)
@@ -305,13 +317,12 @@ def _out_of_memory(code: int | None, found: dict[str, Any], limits: Limits) -> b
     return said or (code in (-signal.SIGKILL, -signal.SIGSEGV) and found["peak_memory_mb"] > 0.95 * limits.memory_mb)
 
 
-def _unpacked(data: bytes) -> dict[str, bytes]:
-    if len(data) < 4:
-        return {}
-    (length,) = struct.unpack_from("<I", data)
-    names = json.loads(data[4 : 4 + length])
-    files, at = {}, 4 + length
-    for name, size in names:
-        files[name] = data[at : at + size]
+def _unpacked(data: bytes, names: Sequence[str]) -> dict[str, bytes]:
+    """Files that came back: index, size, content of each."""
+    files, at = {}, 0
+    while at + 12 <= len(data):
+        index, size = struct.unpack_from("<IQ", data, at)
+        at += 12
+        files[names[index]] = data[at : at + size]
         at += size
     return files

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from assay.core.cache import cache_folder
 from assay.core.errors import UsageError
 
 from .inside.filter import supported
@@ -46,8 +49,16 @@ def runner_command(python: str, **options: Any) -> list[str]:
     return [python, "-I", "-B", "-c", start, json.dumps(options)]
 
 
-def bubblewrap_command(control: int) -> list[str]:
-    """The whole command line of a box; ``control`` is the number of an open socket that the box inherits."""
+def bubblewrap_command(control: int, library: Path | None = None) -> list[str]:
+    """The whole command line of a box.
+
+    Parameters
+    ----------
+    control
+        Number of an open socket that the box inherits.
+    library
+        The keeper in C; without it the one in Python is taken.
+    """
     root = os.geteuid() == 0
     words = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += ["--die-with-parent", "--new-session", "--hostname", "box", "--clearenv"]
@@ -74,13 +85,17 @@ def bubblewrap_command(control: int) -> list[str]:
         if _within(folder, shown):
             words += ["--tmpfs", folder, "--remount-ro", folder]
     words += ["--ro-bind", str(_INSIDE), f"{_BOX}/inside", "--tmpfs", "/dev"]
+    if library is not None:
+        words += ["--ro-bind", str(library), f"{_BOX}/keeper.so"]
     for name in ("null", "zero", "full", "random", "urandom"):
         words += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for name, target in (("fd", "self/fd"), ("stdin", "self/fd/0"), ("stdout", "self/fd/1"), ("stderr", "self/fd/2")):
         words += ["--symlink", f"/proc/{target}", f"/dev/{name}"]
     words += ["--symlink", "/tmp", "/dev/shm", "--dir", "/tmp", "--proc", "/proc"]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/"]
-    return [*words, "--", *runner_command(base_python(), socket=control, isolated=True, user=USER if root else None)]
+    inside = f"{_BOX}/keeper.so" if library is not None else None
+    user = USER if root else None
+    return [*words, "--", *runner_command(base_python(), socket=control, isolated=True, user=user, library=inside)]
 
 
 def _within(path: str, folders: Sequence[str]) -> bool:
@@ -93,9 +108,32 @@ def _folders(*paths: str) -> list[str]:
     return [word for path in every for word in ("--perms", "0755", "--dir", path)]
 
 
+@lru_cache(maxsize=1)
+def keeper_library() -> Path | None:
+    """The keeper in C, compiled at first use and kept by the hash of its text; None without a C compiler."""
+    compiler = shutil.which("gcc", path="/usr/bin:/usr/local/bin:/bin")
+    if compiler is None or not hasattr(os, "pidfd_open"):
+        return None
+    text = (_INSIDE / "keeper.c").read_bytes()
+    key = hashlib.sha256(repr((text, platform.machine(), platform.libc_ver())).encode()).hexdigest()
+    path = cache_folder() / "sandbox" / f"keeper-{key[:32]}.so"
+    if path.is_file():
+        return path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        new = Path(folder) / "keeper.so"
+        command = [compiler, "-O2", "-shared", "-fPIC", str(_INSIDE / "keeper.c"), "-o", str(new)]
+        if subprocess.run(command, capture_output=True).returncode:
+            return None
+        new.chmod(0o755)
+        os.replace(new, path)
+    return path
+
+
 def unsafe_command(control: int) -> list[str]:
     """The server as a plain process of this user."""
-    return runner_command(base_python(), folder=str(_INSIDE.parent), socket=control, isolated=False, user=None)
+    folder = str(_INSIDE.parent)
+    return runner_command(base_python(), folder=folder, socket=control, isolated=False, user=None, library=None)
 
 
 @lru_cache(maxsize=1)

@@ -235,6 +235,8 @@ def _job(
     """
     if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
         raise UsageError(f"A sandbox runs a list of words, such as ['sort', '-n'], not {argv!r}.")
+    if any("\0" in word for word in [*argv, *(env or {}), *(env or {}).values(), *(files or {}), *collect]):
+        raise UsageError("Words, variables and file names for a sandbox hold no zero character.")
     for name in [*(files or {}), *collect]:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts or not path.parts:

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import math
 import os
 import resource
 import signal
 import sys
+import threading
 import types
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
-from . import kernel
-
-WORK = "/tmp/work"
-MAIN = "main.py"
-ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": WORK, "TMPDIR": "/tmp", "LANG": "C.UTF-8", "USER": "box",
-    "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "PYTHONDONTWRITEBYTECODE": "1",
-}  # fmt: skip
+from . import ENVIRONMENT, MAIN, kernel
 
 VALUE, PROGRAM = 3, 4
 """File numbers in the program: where a called function's value goes, and a compiled program to execute."""
-
-Body = Callable[[dict[str, Any], bool], NoReturn]
 
 _PRELOADED = (
     "abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal",
@@ -34,12 +26,22 @@ _PRELOADED = (
 )  # fmt: skip
 
 
+class Body(Protocol):
+    """What a confined process does: run Python that was compiled, or execute something."""
+
+    forked: bool
+    source: bytes | None
+
+    def __call__(self, request: dict[str, Any], value: bool) -> NoReturn: ...
+
+
 def preload() -> None:
-    """Import what programs import most, once; leave no trace of the server on the search path."""
+    """Make the interpreter what programs find: what they import most is there, the server's path is not."""
     for name in _PRELOADED:
         __import__(name)
-    import _sitebuiltins  # noqa: F401  (exit and quit, which site made)
-
+    os.environ.clear()
+    os.environ.update(ENVIRONMENT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.path[:] = [p for p in sys.path if p and os.path.basename(p) != "assay-box"]
 
 
@@ -87,51 +89,67 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
     kernel.set_dumpable(True)
 
 
-def command_body(request: dict[str, Any], _value: bool) -> NoReturn:
+class Command:
     """Execute a command, or the compiled program that came as an open file."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, its children must not
-        signal.signal(number, signal.SIG_DFL)
-    argv, environment = request["argv"], {**ENVIRONMENT, **request["env"]}
-    try:
-        if request["compiled"]:
-            os.execve(PROGRAM, argv, environment)
-        os.closerange(VALUE, PROGRAM + 1)
-        os.execvpe(argv[0], argv, environment)
-    except OSError as problem:
-        os.write(2, f"{argv[0]}: {problem.strerror}\n".encode())
-    os._exit(127)
+
+    forked = False
+    source: bytes | None = None
+
+    def __call__(self, request: dict[str, Any], value: bool) -> NoReturn:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, its children must not
+            signal.signal(number, signal.SIG_DFL)
+        argv, environment = request["words"], dict(pair.split("=", 1) for pair in request["environment"])
+        try:
+            if request["compiled"]:
+                os.execve(PROGRAM, argv, environment)
+            os.closerange(VALUE, PROGRAM + 1)
+            os.execvpe(argv[0], argv, environment)
+        except OSError as problem:
+            os.write(2, f"{argv[0]}: {problem.strerror}\n".encode())
+        os._exit(127)
 
 
-def python_body(code: types.CodeType, source: bytes) -> Body:
+class Script:
     """Run compiled Python in this very process: as a script, or one function of it."""
 
-    def body(request: dict[str, Any], value: bool) -> NoReturn:
+    forked = True
+
+    def __init__(self, code: types.CodeType, source: bytes) -> None:
+        self.code = code
+        self.source: bytes | None = source
+        _make_streams()
+
+    def __call__(self, request: dict[str, Any], value: bool) -> NoReturn:
         status = 1
         try:
-            status = _python(code, source, request, value)
+            status = _python(self.code, request)
         except BaseException:  # what a program's own hooks raise at its end
             status = 1
         finally:
             os._exit(status)
 
-    return body
+
+def _make_streams() -> None:
+    """Python's three streams over files 0 to 2, of the kinds that runs have: made once, inherited by every run."""
+    kept = [os.dup(number) for number in range(3)]
+    hear, tell = os.pipe()
+    memory = os.memfd_create("stdin")
+    for number, file in enumerate((memory, tell, tell)):
+        os.dup2(file, number)
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
+    for number, file in enumerate(kept):
+        os.dup2(file, number)
+    for file in (*kept, hear, tell, memory):
+        os.close(file)
 
 
-def _python(code: types.CodeType, source: bytes, request: dict[str, Any], value: bool) -> int:
-    import atexit
-    import threading
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.clear()
-    os.environ.update({**ENVIRONMENT, **request["env"]})
-    with suppress(OSError), open(MAIN, "wb") as file:  # tracebacks and inspect read it
-        file.write(source)
+def _python(code: types.CodeType, request: dict[str, Any]) -> int:
+    if request["env"]:
+        os.environ.update(request["env"])
     sys.path.insert(0, os.getcwd())
     sys.argv[:] = [MAIN, *request["argv"]]
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
     main = types.ModuleType("__main__" if request["call"] is None else "program")
     main.__dict__.update(__file__=MAIN, __builtins__=__builtins__)
     sys.modules[main.__name__] = main

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import child, kernel
+from . import MAIN, WORK, child, kernel
 
 SAMPLE = 0.02
 """Seconds between two looks at the memory of a run that has more than one process."""
@@ -32,14 +32,10 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
     tell
         Pipe for the report: one JSON object.
     """
-    kernel.set_dumpable(True)  # else the next file is root's
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # when memory runs out, a run dies, not the server
-    kernel.set_dumpable(False)
     request, blobs = _read_request(files["request"])
     if "cgroup" in files:
         os.write(files["cgroup"], b"0")
-    place = child.WORK
+    place = WORK
     if isolated:
         kernel.private_mounts()
         kernel.mount(
@@ -52,7 +48,9 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
         place = tempfile.mkdtemp(prefix="assay-unsafe-")
     try:
         kernel.drop_capabilities()
-        _write_files(place, request, blobs)
+        _write_files(place, blobs)
+        if body.source is not None:
+            _write_files(place, [(MAIN, body.source)])
         os.chdir(place)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         begun = time.monotonic()
@@ -71,16 +69,28 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
     os.write(tell, json.dumps(report).encode())
 
 
-def _read_request(file: int) -> tuple[dict[str, Any], list[bytes]]:
-    """What is to be run, and the files that it wants to find."""
+def _read_request(file: int) -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
+    """What is to be run, and the files that it wants to find; see ``Job.packed``."""
     with os.fdopen(file, "rb") as stream:
-        (length,) = struct.unpack("<I", stream.read(4))
-        request = json.loads(stream.read(length))
-        return request, [stream.read(size) for _, size in request["files"]]
+
+        def number(kind: str = "<I") -> int:
+            return struct.unpack(kind, stream.read(struct.calcsize(kind)))[0]
+
+        def text() -> str:
+            found = stream.read(number())
+            stream.read(1)
+            return os.fsdecode(found)
+
+        request = json.loads(stream.read(number()))
+        blobs = [(text(), stream.read(number("<Q"))) for _ in range(number())]
+        counts = [number() for _ in range(3)]
+        for name, count in zip(("words", "environment", "collect"), counts, strict=True):
+            request[name] = [text() for _ in range(count)]
+    return request, blobs
 
 
-def _write_files(place: str, request: dict[str, Any], blobs: list[bytes]) -> None:
-    for (name, _), blob in zip(request["files"], blobs, strict=True):
+def _write_files(place: str, blobs: list[tuple[str, bytes]]) -> None:
+    for name, blob in blobs:
         path = os.path.join(place, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
@@ -186,16 +196,13 @@ def _end_all(isolated: bool) -> None:
 
 
 def _collect(file: int, place: str, names: list[str], most: int) -> None:
-    """Write the files that were asked for, where the program left them: length of a header, header, contents."""
-    found: list[tuple[str, bytes]] = []
-    for name in names:
-        with suppress(OSError):
-            handle = os.open(os.path.join(place, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            with os.fdopen(handle, "rb") as stream:
-                if stat.S_ISREG(os.fstat(handle).st_mode):
-                    found.append((name, stream.read(most)))
-    header = json.dumps([[name, len(blob)] for name, blob in found]).encode()
+    """Send the files that were asked for: index, size, content of each that is a plain file."""
     with os.fdopen(file, "wb") as stream:
-        stream.write(struct.pack("<I", len(header)) + header)
-        for _, blob in found:
-            stream.write(blob)
+        for index, name in enumerate(names):
+            with suppress(OSError):
+                handle = os.open(os.path.join(place, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                with os.fdopen(handle, "rb") as found:
+                    about = os.fstat(handle)
+                    if stat.S_ISREG(about.st_mode) and about.st_size <= most:
+                        most -= about.st_size
+                        stream.write(struct.pack("<IQ", index, about.st_size) + found.read(about.st_size))

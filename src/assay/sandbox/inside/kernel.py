@@ -96,8 +96,8 @@ class _Program(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
 
 
-_CODE = bpf(platform.machine())
-_FILTER = _Program(len(_CODE) // 8, _CODE)
+CODE = bpf(platform.machine())
+_FILTER = _Program(len(CODE) // 8, CODE)
 
 
 def filter_system_calls() -> None:

@@ -21,9 +21,10 @@ import socket
 import sys
 import time
 import warnings
+from contextlib import suppress
 from typing import Any
 
-from . import child, keeper, kernel
+from . import child, keeper, kernel, native
 
 GRACE = 2.0
 """Seconds after the wall limit at which a keeper that does not answer is ended."""
@@ -44,10 +45,31 @@ def send(channel: socket.socket, message: dict[str, Any]) -> None:
     channel.sendall(json.dumps(message).encode())
 
 
-def supervise(channel: socket.socket, message: dict[str, Any], files: list[int], body: child.Body) -> bool:
-    """One run, from fork to report; False when the outside has gone away meanwhile."""
-    named = dict(zip(message["files"], files, strict=True))
-    limits, isolated = message["limits"], message["isolated"]
+class Server:
+    """How runs are kept: in C where there is a library, else in Python."""
+
+    def __init__(self, isolated: bool, library: str | None) -> None:
+        self.isolated = isolated
+        self._library = native.Library(library) if library else None
+
+    def supervise(self, channel: socket.socket, message: dict[str, Any], files: list[int], body: child.Body) -> bool:
+        """One run, from fork to report; False when the outside has gone away meanwhile."""
+        named = dict(zip(message["files"], files, strict=True))
+        if self._library is None:
+            told = in_python(channel, named, message["limits"], self.isolated, body)
+        else:
+            told = self._library.run(named, channel.fileno(), message["limits"], body)
+            for file in files:
+                os.close(file)
+        if told["killed"] != "gone":
+            send(channel, told)
+        return told["killed"] != "gone"
+
+
+def in_python(
+    channel: socket.socket, named: dict[str, int], limits: dict[str, Any], isolated: bool, body: child.Body
+) -> dict[str, Any]:
+    """Fork a keeper and wait for its report, or for word from outside that the run is to stop."""
     hear, tell = os.pipe()
     begun = time.monotonic()
     process = kernel.clone(kernel.NEW_PID | kernel.NEW_NS) if isolated else os.fork()
@@ -59,9 +81,9 @@ def supervise(channel: socket.socket, message: dict[str, Any], files: list[int],
         finally:
             os._exit(0)
     os.close(tell)
-    for file in files:
+    for file in named.values():
         os.close(file)
-    report, there = b"", True
+    report = b""
     poll = select.poll()
     poll.register(hear, select.POLLIN)
     poll.register(channel, select.POLLIN)
@@ -70,8 +92,7 @@ def supervise(channel: socket.socket, message: dict[str, Any], files: list[int],
     while True:
         events = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
         if not events or channel.fileno() in events:
-            killed = "stuck" if not events else "stopped"
-            there = not events or receive(channel)[0] is not None
+            killed = "stuck" if not events else "stopped" if receive(channel)[0] is not None else "gone"
             os.kill(process, signal.SIGKILL)
             break
         part = os.read(hear, 1 << 16)
@@ -86,12 +107,10 @@ def supervise(channel: socket.socket, message: dict[str, Any], files: list[int],
     told.setdefault("cpu_seconds", used.ru_utime + used.ru_stime)
     told.setdefault("seconds", time.monotonic() - begun)
     told.setdefault("peak_kb", 0)
-    if there:
-        send(channel, told)
-    return there
+    return told
 
 
-def serve_program(channel: socket.socket, source_file: int) -> None:
+def serve_program(server: Server, channel: socket.socket, source_file: int) -> None:
     """A source: compile once, fork for every run."""
     with os.fdopen(source_file, "rb") as file:
         source = file.read()
@@ -104,18 +123,21 @@ def serve_program(channel: socket.socket, source_file: int) -> None:
 
         send(channel, {"compiled": False, "text": "".join(traceback.format_exception_only(problem))})
         return
-    gc.collect()
+    body = child.Script(code, source)
     gc.freeze()
     send(channel, {"compiled": True})
-    body = child.python_body(code, source)
     while True:
         message, files = receive(channel)
-        if message is None or not supervise(channel, message, files, body):
+        if message is None:
+            return
+        # A request to stop that came too late finds nothing to stop.
+        if message["do"] == "run" and not server.supervise(channel, message, files, body):
             return
 
 
-def serve(channel: socket.socket) -> None:
-    """The server: until the outside closes its end."""
+def serve(server: Server, channel: socket.socket) -> None:
+    """Hear requests until the outside closes its end."""
+    command = child.Command()
     while True:
         message, files = receive(channel)
         while _reap():
@@ -126,12 +148,12 @@ def serve(channel: socket.socket) -> None:
             if os.fork() == 0:
                 try:
                     channel.close()
-                    serve_program(socket.socket(fileno=files[0]), files[1])
+                    serve_program(server, socket.socket(fileno=files[0]), files[1])
                 finally:
                     os._exit(0)
             for file in files:
                 os.close(file)
-        elif not supervise(channel, message, files, child.command_body):
+        elif message["do"] == "run" and not server.supervise(channel, message, files, command):
             return
 
 
@@ -156,10 +178,12 @@ def main(argument: str) -> None:
             os.setresgid(*[options["user"]] * 3)
             os.setresuid(*[options["user"]] * 3)
             kernel.own_user_namespace(1000)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")  # when the machine runs out of memory, boxes die first
         kernel.set_dumpable(False)
     child.preload()
     send(channel, {"ready": True, "python": sys.version})
-    serve(channel)
+    serve(Server(options["isolated"], options["library"]), channel)
 
 
 def _connected(options: dict[str, Any]) -> socket.socket:

@@ -1,0 +1,191 @@
+"""The sandbox beside codebubble and beside a plain subprocess, with the same verdicts, in one run.
+
+    python perf/sandbox.py [--tests 40] [--rounds 3] [--no-peers] [--json FILE]
+
+codebubble 0.1.0 runs every test in a bubblewrap of its own (under GNU time, timeout and prlimit, which must be
+installed); its environment is made at the first call. The two take turns program by program, so that what else the
+machine does hits both. Times are without compiling; compiled programs are not taken from a cache. What a program
+prints and how it ends must agree everywhere, or the script stops.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine import HERE, Broken, load, peer_python, table
+
+from assay.sandbox import Limits, Program, Sandbox
+from assay.sandbox.launch import base_python
+
+SECONDS, MEMORY_MB = 2.0, 1024
+NAMES = {
+    "ok": "SUCCESS", "runtime error": "RUNTIME_ERROR", "time limit": "TIME_LIMIT_EXCEEDED",
+    "compile error": "COMPILE_ERROR", "memory limit": "MEMORY_LIMIT_EXCEEDED",
+}  # fmt: skip
+
+PYTHON = {
+    "double": "print(int(input()) * 2)",
+    "sort": "import sys\nprint(*sorted(map(int, sys.stdin.read().split())))",
+    "words": "import collections, sys\nprint(collections.Counter(sys.stdin.read().split()).most_common(3))",
+    "primes": "n = 2000 + int(input())\ns = bytearray([1]) * n\nfor i in range(2, n):\n    if s[i]:\n"
+    "        for j in range(i * i, n, i): s[j] = 0\nprint(sum(s) - 2)",
+    "wrong exit": "print(1)\nraise SystemExit(int(input()) % 2)",
+    "exception": "print(10 // (int(input()) % 3))",
+}
+CPP = {
+    "sum": "#include <iostream>\nint main(){long long a=0,b;while(std::cin>>b)a+=b;std::cout<<a<<std::endl;}",
+    "sort": "#include <bits/stdc++.h>\nusing namespace std;int main(){vector<int> v;int x;while(cin>>x)v.push_back(x);"
+    'sort(v.begin(),v.end());for(int y:v)printf("%d ",y);}',
+    "exit code": "#include <iostream>\nint main(){int x;std::cin>>x;std::cout<<x;return x%2;}",
+    "crash": '#include <cstdio>\n#include <cstdlib>\nint main(){int x;scanf("%d",&x);if(x%3==0)abort();printf("%d",x);}',
+    "does not compile": "int main(){ return x; }",
+}
+
+
+def job(language: str, source: str, tests: int) -> dict[str, Any]:
+    """A program with its inputs."""
+    inputs = [f"{n}\n" for n in range(tests)]
+    return {"language": language, "source": source, "inputs": inputs, "seconds": SECONDS, "memory_mb": MEMORY_MB}
+
+
+def jobs(tests: int) -> list[tuple[str, dict[str, Any]]]:
+    """All programs by name."""
+    found = [(f"python {name}", job("python", source, tests)) for name, source in PYTHON.items()]
+    return found + [(f"cpp {name}", job("cpp", source, tests)) for name, source in CPP.items()]
+
+
+def by_assay(box: Sandbox, what: dict[str, Any]) -> dict[str, Any]:
+    """One program through assay, a test at a time, as codebubble does it."""
+    limits = Limits(cpu_seconds=what["seconds"], memory_mb=what["memory_mb"], output_bytes=100 << 20)
+    program: Program = (box.python if what["language"] == "python" else box.cpp)(what["source"])
+    begun = time.perf_counter()
+    results = [program.run(text.encode(), limits) for text in what["inputs"]]
+    wall = time.perf_counter() - begun
+    return {"wall": wall, "verdicts": [[NAMES[r.status], r.stdout.decode(errors="replace").rstrip()] for r in results]}
+
+
+class Codebubble:
+    """The peer in a process of its own."""
+
+    def __init__(self, folder: str) -> None:
+        if not os.access("/usr/bin/time", os.X_OK):
+            raise Broken("codebubble needs GNU time: apt-get install time; --no-peers goes on without it")
+        command = [peer_python("codebubble"), HERE / "with_codebubble.py", f"{folder}/workspace"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def run(self, what: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(what) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise Broken("codebubble ended")
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(10)
+
+
+def side_by_side(options: argparse.Namespace, folder: str) -> dict[str, dict[str, list[float]]]:
+    """Wall seconds a test, per language and contestant, one figure a program and round; verdicts compared."""
+    found: dict[str, dict[str, list[float]]] = {"python": {}, "cpp": {}}
+    peer = Codebubble(folder) if options.peers else None
+    try:
+        for _ in range(options.rounds):
+            with Sandbox(boxes=1) as box:
+                for name, what in jobs(options.tests):
+                    told = {"assay": by_assay(box, what)}
+                    if peer is not None:
+                        told["codebubble"] = peer.run(what)
+                        if told["assay"]["verdicts"] != told["codebubble"]["verdicts"]:
+                            pairs = zip(told["assay"]["verdicts"], told["codebubble"]["verdicts"], strict=True)
+                            raise Broken(f"{name}: verdicts differ: {next((a, b) for a, b in pairs if a != b)}")
+                    if "COMPILE_ERROR" in told["assay"]["verdicts"][0]:
+                        continue
+                    for who, cost in told.items():
+                        each = cost["wall"] / len(what["inputs"])
+                        found[what["language"]].setdefault(who, []).append(each)
+    finally:
+        if peer is not None:
+            peer.close()
+    return found
+
+
+def snippets(count: int) -> dict[str, list[float]]:
+    """Seconds for snippets of Python, each a new one, as a tool gets them: sandboxed here, a bare subprocess there."""
+    found: dict[str, list[float]] = {"assay": [], "subprocess": []}
+    python = base_python()
+
+    def timed(who: str, do: Callable[[], bytes], wanted: int) -> None:
+        begun = time.perf_counter()
+        said = do()
+        found[who].append(time.perf_counter() - begun)
+        if said != b"%d\n" % wanted:
+            raise Broken(f"{who} said {said!r}, not {wanted}")
+
+    with Sandbox(boxes=1) as box:
+        box.python("print(0)").run()
+        for n in range(count):
+            source = f"import math\nx = {n}\nprint(math.isqrt(x * x) + sum(range(10)))"
+            timed("assay", lambda s=source: box.python(s).run().stdout, n + 45)
+            timed(
+                "subprocess",
+                lambda s=source: subprocess.run([python, "-I", "-c", s], capture_output=True).stdout,
+                n + 45,
+            )
+    return found
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure and print; 1 when the contestants disagree, missed targets are only printed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tests", type=int, default=40, help="inputs a program")
+    parser.add_argument("--rounds", type=int, default=3, help="turns of each contestant")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="assay alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    options = parser.parse_args(arguments)
+    before = load()
+    try:
+        with tempfile.TemporaryDirectory(prefix="assay-perf-") as folder:
+            found = {"runs": side_by_side(options, folder), "snippets": snippets(2 * options.tests)}
+    except Broken as problem:
+        print(f"perf/sandbox.py: {problem}", file=sys.stderr)
+        return 1
+    rows, verdicts = [], []
+    for language, costs in found["runs"].items():
+        middle = {who: statistics.median(values) for who, values in costs.items()}
+        for who, seconds in middle.items():
+            rows.append([f"{language}, {who}", 1000 * seconds, 1 / seconds])
+        if "codebubble" in middle:
+            least = 10 if language == "python" else 3
+            times = middle["codebubble"] / middle["assay"]
+            verdicts.append([f"{language} tests/s over codebubble's", f">= {least}", times, times >= least])
+    middle = {who: statistics.median(values) for who, values in found["snippets"].items()}
+    rows += [[f"a new snippet, {who}", 1000 * seconds, 1 / seconds] for who, seconds in middle.items()]
+    verdicts.append(["a new snippet, ms", "< 5", 1000 * middle["assay"], middle["assay"] < 0.005])
+    times = middle["subprocess"] / middle["assay"]
+    verdicts.append(["snippets/s over a bare subprocess's", ">= 10", times, times >= 10])
+    print(table(f"medians, one test at a time, {options.tests} tests a program", ["", "ms", "a second"], rows))
+    shown = [[*row[:3], "met" if row[3] else "MISSED"] for row in verdicts]
+    print(table("targets", ["", "target", "measured", "verdict"], shown))
+    print(f"load averages before and after: {before}, {load()} on {os.cpu_count()} cores")
+    if options.json is not None:
+        options.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,410 @@
+/* The keeper of keeper.py in C: the same world, limits and report, for a tenth of the processor time.
+ *
+ * A server process calls assay_keep(). It starts the keeper in new namespaces with CLONE_VM | CLONE_VFORK: the keeper
+ * borrows the server's memory, so nothing is copied, while the server sleeps. The keeper forks (Python) or vforks
+ * (anything that is executed) the program, which never shares memory with either. No content of a run stays in the
+ * server: it lies in mappings that are removed at the end.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434
+#endif
+#define STACK (256 << 10)
+#define SAMPLE 0.02
+#define VALUE 3
+#define PROGRAM 4
+
+enum { NOTHING, WALL, CPU, MEMORY, STOPPED, GONE };
+
+/* One run. The same fields, in the same order, stand in native.py. */
+struct run {
+  int32_t in, out, err, value, collect, program, cgroup, request, channel;
+  int32_t python, cores, filter_length;
+  double cpu_seconds, wall_seconds;
+  int64_t memory, address_space, file, processes, stack;
+  const void *filter;
+  const char *source;
+  int64_t source_length;
+  /* what became of it */
+  int32_t ended, status, why, keeper;
+  double seconds, cpu;
+  int64_t peak_kb;
+  const char *json;
+  int64_t json_length;
+  char broken[160];
+};
+
+static struct run *now;
+static char *request;
+static size_t request_size;
+static char **words; /* argv, environment and names of files to collect, each ended by NULL */
+static size_t words_size;
+static char **argv, **envp, **collect;
+static char *stacks;
+static void *back[5];
+static struct sigaction interrupt;
+
+static double clock_of(clockid_t id) {
+  struct timespec t;
+  return clock_gettime(id, &t) ? 0 : t.tv_sec + t.tv_nsec * 1e-9;
+}
+
+static double seconds_of(struct rusage *u) {
+  return u->ru_utime.tv_sec + u->ru_stime.tv_sec + (u->ru_utime.tv_usec + u->ru_stime.tv_usec) * 1e-6;
+}
+
+static void broken(const char *what) {
+  snprintf(now->broken, sizeof now->broken, "%s: %s", what, strerror(errno));
+  _exit(1);
+}
+
+/* -- the request: see Job.packed ----------------------------------------------------------------------------------- */
+
+static uint32_t number(char **at) {
+  uint32_t n;
+  memcpy(&n, *at, 4);
+  *at += 4;
+  return n;
+}
+
+static char *text(char **at) {
+  uint32_t n = number(at);
+  char *found = *at;
+  *at += n + 1;
+  return found;
+}
+
+static void write_all(int file, const char *data, size_t left) {
+  while (left) {
+    ssize_t n = write(file, data, left);
+    if (n <= 0) broken("writing a file of the run");
+    data += n;
+    left -= n;
+  }
+}
+
+static void make_folders(char *name) {
+  for (char *slash = strchr(name, '/'); slash; slash = strchr(slash + 1, '/')) {
+    *slash = 0;
+    mkdir(name, 0755);
+    *slash = '/';
+  }
+}
+
+static void write_file(const char *name, const char *data, size_t size) {
+  int file = open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (file < 0) broken(name);
+  write_all(file, data, size);
+  close(file);
+}
+
+static void read_request(void) {
+  char *at = request;
+  now->json_length = number(&at);
+  now->json = at;
+  at += now->json_length;
+  uint32_t files = number(&at), counts[3];
+  for (uint32_t n = 0; n < files; ++n) {
+    char *name = text(&at);
+    uint64_t size;
+    memcpy(&size, at, 8);
+    at += 8;
+    make_folders(name);
+    write_file(name, at, size);
+    at += size;
+  }
+  for (int k = 0; k < 3; ++k) counts[k] = number(&at);
+  words_size = (counts[0] + counts[1] + counts[2] + 3) * sizeof(char *);
+  words = mmap(NULL, words_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (words == MAP_FAILED) broken("memory");
+  char **next = words;
+  char ***lists[3] = {&argv, &envp, &collect};
+  for (int k = 0; k < 3; ++k) {
+    *lists[k] = next;
+    for (uint32_t n = 0; n < counts[k]; ++n) *next++ = text(&at);
+    ++next; /* NULL */
+  }
+}
+
+/* -- the program --------------------------------------------------------------------------------------------------- */
+
+static void limit(int which, int64_t value) {
+  struct rlimit bound = {value, value};
+  if (setrlimit(which, &bound)) _exit(71);
+}
+
+static void place(int from, int to) {
+  if (from < 0)
+    close(to);
+  else if (dup2(from, to) < 0)
+    _exit(71);
+}
+
+/* Runs in the program's process, sharing memory with the server if it is going to be executed: it writes to none. */
+static void confine(void) {
+  int files[5] = {now->in, now->out, now->err, now->value, now->program};
+  for (int n = 0; n < 5; ++n)
+    if (files[n] >= 0 && (files[n] = fcntl(files[n], F_DUPFD, 100)) < 0) _exit(71);
+  for (int n = 0; n < 5; ++n) place(files[n], n);
+  syscall(SYS_close_range, PROGRAM + 1, ~0u, 0);
+  setsid();
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  limit(RLIMIT_CORE, 1);
+  limit(RLIMIT_CPU, (int64_t)now->cpu_seconds + 2);
+  limit(RLIMIT_NOFILE, 256);
+  limit(RLIMIT_FSIZE, now->file);
+  limit(RLIMIT_MSGQUEUE, 0);
+  limit(RLIMIT_MEMLOCK, 64 << 10);
+  limit(RLIMIT_NPROC, now->processes);
+  if (now->address_space) limit(RLIMIT_AS, now->address_space);
+  if (now->stack) limit(RLIMIT_STACK, now->stack);
+  struct sock_fprog filter = {now->filter_length, (struct sock_filter *)now->filter};
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0)) _exit(71);
+}
+
+static const char *variable(const char *name) {
+  size_t length = strlen(name);
+  for (char **e = envp; *e; ++e)
+    if (!strncmp(*e, name, length) && (*e)[length] == '=') return *e + length + 1;
+  return "";
+}
+
+static int execute(void *unused) {
+  (void)unused;
+  confine();
+  struct sigaction usual = {.sa_handler = SIG_DFL};
+  for (int n = 1; n < 65; ++n) sigaction(n, &usual, NULL);
+  if (now->program >= 0) {
+    syscall(SYS_execveat, PROGRAM, "", argv, envp, AT_EMPTY_PATH);
+  } else if (strchr(argv[0], '/')) {
+    execve(argv[0], argv, envp);
+  } else {
+    for (const char *path = variable("PATH"); *path;) {
+      char whole[4096];
+      size_t length = strcspn(path, ":");
+      if (snprintf(whole, sizeof whole, "%.*s/%s", (int)length, path, argv[0]) < (int)sizeof whole)
+        execve(whole, argv, envp);
+      if (errno != ENOENT && errno != ENOTDIR) break;
+      path += length + (path[length] == ':');
+    }
+  }
+  dprintf(2, "%s: %s\n", argv[0], strerror(errno));
+  _exit(127);
+}
+
+/* -- watching ------------------------------------------------------------------------------------------------------ */
+
+static size_t slurp(const char *path, char *into, size_t size) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  ssize_t n = file < 0 ? 0 : read(file, into, size - 1);
+  if (file >= 0) close(file);
+  into[n > 0 ? n : 0] = 0;
+  return n > 0 ? n : 0;
+}
+
+/* All processes of the run but this one: how many, their processor time and, if asked for, their memory. */
+static int others(double *cpu, int64_t *memory) {
+  struct rusage ended;
+  getrusage(RUSAGE_CHILDREN, &ended);
+  *cpu = seconds_of(&ended);
+  int count = 0;
+  DIR *folder = opendir("/proc");
+  if (!folder) return 0;
+  for (struct dirent *entry; (entry = readdir(folder));) {
+    int process = atoi(entry->d_name);
+    if (process < 2) continue;
+    ++count;
+    char path[64], data[2048];
+    *cpu += clock_of((clockid_t)((~(uint32_t)process << 3) | 2)); /* processor time of another process */
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    slurp(path, data, sizeof data);
+    char *fields = strrchr(data, ')');
+    long user, system; /* of its children that it waited for */
+    if (fields && sscanf(fields + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %ld %ld", &user, &system) == 2)
+      *cpu += (double)(user + system) / sysconf(_SC_CLK_TCK);
+    if (memory) {
+      snprintf(path, sizeof path, "/proc/%d/smaps_rollup", process);
+      slurp(path, data, sizeof data);
+      char *pss = strstr(data, "\nPss:");
+      if (pss) *memory += atoll(pss + 5) << 10;
+    }
+  }
+  closedir(folder);
+  return count;
+}
+
+static void watch(pid_t program, double begun) {
+  double deadline = begun + now->wall_seconds;
+  double look = begun + now->cpu_seconds / now->cores, sample = begun + SAMPLE;
+  struct pollfd files[2] = {{.fd = syscall(SYS_pidfd_open, program, 0), .events = POLLIN},
+                            {.fd = now->channel, .events = POLLIN}};
+  if (files[0].fd < 0) broken("pidfd_open");
+  while (!now->ended && !now->why) {
+    double t = clock_of(CLOCK_MONOTONIC), until = deadline;
+    if (look < until) until = look;
+    if (sample < until) until = sample;
+    until -= t;
+    struct timespec wait = {0, 0};
+    if (until > 0) wait.tv_sec = (time_t)until, wait.tv_nsec = (long)((until - (time_t)until) * 1e9);
+    ppoll(files, 2, &wait, NULL);
+    int status;
+    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
+      if (ended == program) now->ended = 1, now->status = status;
+    if (now->ended) break;
+    if (files[1].revents) {
+      char message[4096];
+      now->why = recv(now->channel, message, sizeof message, 0) > 0 ? STOPPED : GONE;
+      break;
+    }
+    t = clock_of(CLOCK_MONOTONIC);
+    double cpu;
+    if (t >= deadline) {
+      now->why = WALL;
+    } else if (t >= look) {
+      others(&cpu, NULL);
+      double left = now->cpu_seconds - cpu;
+      if (left <= 0) now->why = CPU;
+      left /= now->cores;
+      look = t + (left > 0.005 ? left : 0.005);
+    } else if (t >= sample) {
+      int64_t memory = 0;
+      int count = others(&cpu, NULL);
+      if (count > 1) {
+        struct statfs disc;
+        others(&cpu, &memory);
+        if (!statfs("/tmp", &disc)) memory += (int64_t)(disc.f_blocks - disc.f_bfree) * disc.f_bsize;
+        if (memory > now->memory) now->why = MEMORY;
+      }
+      sample = t + (count > 1 ? SAMPLE : 5 * SAMPLE);
+    }
+  }
+  now->seconds = clock_of(CLOCK_MONOTONIC) - begun;
+  kill(-1, SIGKILL);
+  while (waitpid(-1, NULL, 0) > 0 || errno == EINTR) {
+  }
+  struct rusage used;
+  getrusage(RUSAGE_CHILDREN, &used);
+  now->cpu = seconds_of(&used);
+  now->peak_kb = used.ru_maxrss;
+}
+
+/* Send the files that were asked for: index, size, content of each that is a plain file. */
+static void send_files(void) {
+  int64_t left = now->file;
+  for (uint32_t n = 0; collect[n]; ++n) {
+    int file = open(collect[n], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat about;
+    if (file >= 0 && !fstat(file, &about) && S_ISREG(about.st_mode) && about.st_size <= left) {
+      char header[12], part[1 << 16];
+      uint64_t size = about.st_size;
+      left -= size;
+      memcpy(header, &n, 4);
+      memcpy(header + 4, &size, 8);
+      write_all(now->collect, header, 12);
+      for (ssize_t got; size && (got = read(file, part, sizeof part < size ? sizeof part : size)) > 0; size -= got)
+        write_all(now->collect, part, got);
+    }
+    if (file >= 0) close(file);
+  }
+}
+
+/* -- the keeper ---------------------------------------------------------------------------------------------------- */
+
+static int keep(void *unused) {
+  (void)unused;
+  char options[64];
+  struct sigaction usual = {.sa_handler = SIG_DFL};
+  sigaction(SIGINT, &usual, &interrupt); /* the one that Python handles; process 1 gets none that it does not */
+  if (now->cgroup >= 0 && write(now->cgroup, "0", 1) != 1) broken("the memory cgroup");
+  if (mount("none", "/", NULL, MS_PRIVATE | MS_REC, NULL)) broken("private mounts");
+  snprintf(options, sizeof options, "size=%lld,mode=1777,nr_inodes=65536", (long long)now->file);
+  if (mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)) broken("/tmp");
+  unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
+  if (mount("proc", "/proc", "proc", flags, "subset=pid") && (errno != EINVAL || mount("proc", "/proc", "proc", flags, "")))
+    broken("/proc");
+  if (mkdir("/tmp/work", 0755) || chdir("/tmp/work")) broken("/tmp/work");
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  if (syscall(SYS_capset, &header, none)) broken("capset");
+  read_request();
+  if (now->source) write_file("main.py", now->source, now->source_length);
+  double begun = clock_of(CLOCK_MONOTONIC);
+  pid_t program;
+  if (now->python) {
+    program = fork();
+    if (!program) {
+      confine();
+      sigaction(SIGINT, &interrupt, NULL);
+      prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+      __builtin_longjmp(back, 1);
+    }
+  } else {
+    program = clone(execute, stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+  }
+  if (program < 0) broken("fork");
+  int ours[] = {now->in, now->out, now->err, now->value};
+  for (int n = 0; n < 4; ++n)
+    if (ours[n] >= 0) close(ours[n]);
+  watch(program, begun);
+  if (now->collect >= 0) send_files();
+  _exit(0);
+}
+
+/* 1 in the program's own process (Python), 0 in the server when the run is over, -1 if it could not begin. */
+int assay_keep(struct run *run) {
+  struct stat about;
+  now = run;
+  if (!stacks) {
+    stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stacks == MAP_FAILED) return stacks = NULL, -1;
+  }
+  if (fstat(run->request, &about)) return -1;
+  request_size = about.st_size;
+  request = mmap(NULL, request_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, run->request, 0);
+  if (request == MAP_FAILED) return -1;
+  words = NULL;
+  if (__builtin_setjmp(back)) return 1;
+  pid_t keeper = clone(keep, stacks + STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, NULL);
+  int failed = errno;
+  if (keeper > 0) {
+    struct rusage used;
+    while (wait4(keeper, &run->keeper, 0, &used) < 0 && errno == EINTR) {
+    }
+  }
+  munmap(request, request_size);
+  if (words) munmap(words, words_size);
+  request = NULL;
+  words = NULL;
+  madvise(stacks, 2 * STACK, MADV_DONTNEED); /* pieces of names and words lie there */
+  errno = failed;
+  return keeper > 0 ? 0 : -1;
+}
