@@ -1,0 +1,226 @@
+"""The zoo beside gem-llm 0.1.0: the same rewards, and how long a reset and a step take.
+
+python perf/gem_games.py            # makes the peer's environment at the first call (a package index is needed)
+python perf/gem_games.py --quick    # fewer resets
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.agents.gem.games.words import read_words
+from assay.agents.gem.registry import make
+
+PEER = "gem-llm==0.1.0"
+TARGET = 20.0
+UNREADABLE = ("no box", "\\boxed{}", "\\boxed{1,2}", "\\boxed{ up}", "\\boxed{-3}", "\\boxed{1 1 a}", "\\boxed{a b}")
+PARITY = (
+    "GuessTheNumber", "Mastermind", "Wordle", "Hangman", "FifteenPuzzle", "Sudoku", "TowerofHanoi", "Sokoban",
+    "Crosswords", "WordSearch",
+)  # fmt: skip
+RESETS = ("Sudoku-v0-easy", "Sudoku-v0-hard", "Sokoban-v0-easy", "Sokoban-v0-hard")
+
+
+def home() -> Path:
+    """Where peers live."""
+    return Path(os.environ.get("ASSAY_CACHE", Path.home() / ".cache" / "assay")) / "peers" / "gem-llm"
+
+
+def install() -> Path:
+    """The peer's interpreter; its environment is made when it is not there."""
+    folder = home()
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        print(f"making an environment with {PEER} ...", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run([python, "-m", "pip", "install", "-q", PEER, "numpy", "datasets", "pillow"], check=True)
+        (folder / "ready").touch()
+    return python
+
+
+class Peer:
+    """gem-llm in a process of its own. Words come from assay's list: the peer's own is a download."""
+
+    def __init__(self, python: Path) -> None:
+        words = home() / "nltk" / "corpora" / "words"
+        words.mkdir(parents=True, exist_ok=True)
+        text = "\n".join(word for group in read_words().values() for word in group) + "\n"
+        for name in ("en", "en-basic"):
+            (words / name).write_text(text)
+        script = Path(__file__).parent / "peers" / "gem_llm_games.py"
+        self.process = subprocess.Popen(
+            [python, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env={**os.environ, "NLTK_DATA": str(home() / "nltk"), "OMP_NUM_THREADS": "1"},
+        )  # fmt: skip
+
+    def ask(self, **job: Any) -> dict[str, Any]:
+        """What the peer answers to a job."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(job) + "\n")
+        self.process.stdin.flush()
+        for line in self.process.stdout:
+            if line.startswith("ANSWER "):
+                return json.loads(line[7:])
+        raise SystemExit("the peer has died; its environment may be damaged: delete it and try again")
+
+    def replay(self, env: str, seed: int, actions: list[str]) -> dict[str, Any]:
+        """First state and steps of an episode."""
+        skip = ["all_words", "available_words", "word_list", "word_data"]
+        return self.ask(do="replay", env=env, seed=seed, actions=actions, skip=skip, after=[])
+
+
+@contextmanager
+def peer(python: Path) -> Iterator[Peer]:
+    """The peer, ended for certain."""
+    other = Peer(python)
+    try:
+        yield other
+    finally:
+        other.process.kill()
+        other.process.wait()
+
+
+def take_over(env: Any, game: str, state: dict[str, Any]) -> None:
+    """Give an environment of ours the state that the peer's began with."""
+    if game == "GuessTheNumber":
+        env.secret = state["game_number"]
+    elif game == "Mastermind":
+        env.code = state["game_code"]
+    elif game in ("Wordle", "Hangman"):
+        env.secret = state["secret_word"].lower()
+    elif game == "FifteenPuzzle":
+        env.cells = [value or 0 for row in state["board"] for value in row]
+    elif game == "Sudoku":
+        env.solution = [value for row in state["full_grid"] for value in row]
+        env.cells = [value for row in state["board"] for value in row]
+        env.empties = state["init_num_empty"]
+    elif game == "Sokoban":
+        fixed, shown = (np.array(state[name]).ravel() for name in ("room_fixed", "room_state"))
+        env.walls, env.targets = np.flatnonzero(fixed == 0).tolist(), np.flatnonzero(fixed == 2).tolist()
+        env.boxes = np.flatnonzero((shown == 3) | (shown == 4)).tolist()
+        env.player = int(np.flatnonzero(shown == 5)[0])
+    elif game == "Crosswords":
+        env.solution = ["".join(row).lower() for row in state["solution"]]
+        env.shown = ["".join(row) for row in state["board"]]
+    elif game == "WordSearch":
+        env.grid = ["".join(row).lower() for row in state["game_board"]]
+        env.hidden = sorted(word.lower() for word in state["placed_words"])
+
+
+def good_action(env: Any, game: str, state: dict[str, Any], rng: np.random.Generator) -> str:
+    """An action that gets on, so that rewards other than zero are compared too."""
+    content = ""
+    if game in ("GuessTheNumber", "Wordle", "Hangman"):
+        content = str(env.secret)
+    elif game == "Mastermind":
+        content = " ".join(map(str, env.code))
+    elif game == "Sudoku":
+        at = env.cells.index(0)
+        content = f"{at // env.scale + 1} {at % env.scale + 1} {env.solution[at]}"
+    elif game == "Crosswords":
+        row, col = next((r, c) for r, cells in enumerate(env.shown) for c, cell in enumerate(cells) if cell == "_")
+        content = f"{row} {col} {env.solution[row][col]}"
+    elif game == "WordSearch":
+        words = list(state["placed_words"])
+        row, col, way = state["placed_words"][word := words[int(rng.integers(len(words)))]]
+        long = len(word) - 1
+        content = f"{row} {col} {row + long * (way == 'down')} {col + long * (way == 'across')}"
+    return f"\\boxed{{{content}}}" if content else env.sample_random_action()
+
+
+def parity(other: Peer, seeds: int) -> int:
+    """Play the peer's games in both and compare rewards and flags of every step; differences found."""
+    rng = np.random.default_rng(0)
+    steps = differences = 0
+    for game in PARITY:
+        for level in ("easy", "hard"):
+            if (game, level) == ("Sokoban", "hard"):
+                continue  # a reset takes the peer seconds
+            for seed in range(seeds):
+                name = f"game:{game}-v0-{level}"
+                state = other.replay(name, seed, [])["state"]
+                env: Any = make(name)
+                env.reset(seed)
+                take_over(env, game, state)
+                actions, ours = [], []
+                while not ours or not (ours[-1][1] or ours[-1][2]):
+                    draw = rng.random()
+                    action = env.sample_random_action()
+                    if draw < (0.1 if game in ("GuessTheNumber", "Mastermind", "Wordle", "Hangman") else 0.5):
+                        action = good_action(env, game, state, rng)
+                    elif draw > 0.98:
+                        action = UNREADABLE[int(rng.integers(len(UNREADABLE)))]
+                    actions.append(action)
+                    ours.append(env.step(action)[1:4])
+                theirs = other.replay(name, seed, actions)["steps"]
+                for mine, yours, action in zip(ours, theirs, actions):
+                    steps += 1
+                    if abs(mine[0] - yours[0]) > 1e-9 or list(mine[1:]) != yours[1:]:
+                        differences += 1
+                        print(f"  {name}, seed {seed}, {action}: assay {mine}, gem-llm {yours}")
+    print(f"rewards and flags: {steps} steps of {len(PARITY)} games, {differences} differences")
+    return differences
+
+
+def own_resets(name: str, seeds: range) -> list[float]:
+    """CPU seconds of our resets."""
+    env = make(name)
+    env.reset(0)
+    seconds = []
+    for seed in seeds:
+        begun = time.process_time()
+        env.reset(seed)
+        seconds.append(time.process_time() - begun)
+    return seconds
+
+
+def resets(other: Peer, quick: bool) -> bool:
+    """Time resets in turns, seed by seed; True when every ratio of a hard level reaches the target."""
+    fine = True
+    print("reset, CPU ms (mean, median)          gem-llm              assay          ratio of means")
+    for name in RESETS:
+        count = {"Sokoban-v0-hard": 8, "Sokoban-v0-easy": 40}.get(name, 30) // (2 if quick else 1)
+        ours: list[float] = []
+        theirs: list[float] = []
+        for seed in range(1, count + 1):
+            theirs += other.ask(do="resets", env=f"game:{name}", seeds=[seed])["seconds"]
+            ours += own_resets(f"game:{name}", range(seed * 5, seed * 5 + 5))
+        ratio = statistics.mean(theirs) / statistics.mean(ours)
+        cells = "".join(f"{statistics.mean(s) * 1e3:12.2f} {statistics.median(s) * 1e3:8.2f}" for s in (theirs, ours))
+        print(f"{name:26s}{cells}   {ratio:10.0f}x")
+        fine &= ratio >= TARGET or "easy" in name
+    return fine
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer resets and episodes")
+    quick = parser.parse_args().quick
+    try:
+        python = install()
+    except (subprocess.CalledProcessError, OSError) as error:
+        sys.exit(f"{PEER} could not be installed ({error}); nothing was compared.")
+    with peer(python) as other:
+        differences = parity(other, 5 if quick else 15)
+        fine = resets(other, quick)
+    print(f"hard resets at least {TARGET:.0f}x: {'reached' if fine else 'MISSED'}")
+    print(f"load {os.getloadavg()[0]:.1f}")
+    sys.exit(0 if fine and not differences else 1)
+
+
+if __name__ == "__main__":
+    main()
