@@ -252,7 +252,7 @@ def test_rocket_learns_and_repeats(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["knn", "lgbm", "majority", "rifc"])
+@pytest.mark.parametrize("name", ["knn", "lgbm", "majority", "rifc", "svm"])
 def test_estimators_keep_scikit_learns_rules(name):
     from sklearn.utils.estimator_checks import estimator_checks_generator
 
@@ -337,6 +337,14 @@ def test_models_are_listed_by_name_and_unknown_ones_refused():
         get_model("rifcc")
     with pytest.raises(UsageError, match="network"):
         get_model("grud", network="lstm").fit(*toy(8))
+
+
+def test_what_was_not_fitted_says_so():
+    from sklearn.exceptions import NotFittedError
+
+    for name in ("knn", "grud", "ncde"):
+        with pytest.raises(NotFittedError):
+            get_model(name).predict(np.ones((1, 1, 3)))
 
 
 @pytest.mark.parametrize("case", oracle("metrics"), ids=lambda c: c["name"])

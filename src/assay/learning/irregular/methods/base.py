@@ -56,16 +56,17 @@ def panel_of(X: Any, times: ArrayLike | None = None) -> Panel:
         values = _padded(X)
     else:
         values = _numeric(X)
-        if values.ndim == 2:
-            values = values[:, None, :]
+    given = values.shape
+    if values.ndim == 2:
+        values = values[:, None, :]
     if values.ndim != 3:
         raise ValueError(
             f"Series need shape (n, channels, time), or (n, time); got {values.ndim} dimensions. Reshape your data."
         )
     if len(values) == 0:
-        raise ValueError(f"Found array with 0 sample(s) (shape={values.shape}) while a minimum of 1 is required.")
+        raise ValueError(f"Found array with 0 sample(s) (shape={given}) while a minimum of 1 is required.")
     if values.shape[1] * values.shape[2] == 0:
-        raise ValueError(f"Found array with 0 feature(s) (shape={values.shape}) while a minimum of 1 is required.")
+        raise ValueError(f"Found array with 0 feature(s) (shape={given}) while a minimum of 1 is required.")
     if np.isinf(values).any():
         raise ValueError("Input X contains infinity; NaN alone marks what is missing.")
     n, _, length = values.shape
@@ -78,6 +79,15 @@ def panel_of(X: Any, times: ArrayLike | None = None) -> Panel:
     if stamps.size != n * length:
         raise DataError(f"Times have shape {stamps.shape}; values {values.shape} need ({n}, {length}).")
     return Panel(values, stamps.reshape(n, length))
+
+
+def is_flat(X: Any) -> bool:
+    """Whether series come as a table (n, time) of one channel."""
+    if isinstance(X, IrregularArray):
+        return False
+    if isinstance(X, (list, tuple)):
+        return len(X) > 0 and not np.isscalar(X[0]) and np.ndim(X[0]) == 1
+    return np.asarray(X).ndim == 2
 
 
 def _numeric(X: Any) -> Array:
@@ -133,8 +143,7 @@ class SeriesClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, codes = np.unique(labels, return_inverse=True)
         self.n_features_in_ = panel.values.shape[-1] if panel.values.shape[1] == 1 else panel.values.shape[1]
         self.n_channels_ = panel.values.shape[1]
-        flat = not isinstance(X, IrregularArray) and np.ndim(X) == 2
-        self._univariate_length = panel.values.shape[-1] if flat else None
+        self._univariate_length = panel.values.shape[-1] if is_flat(X) else None
         if len(self.classes_) > 1:
             self._fit(panel, codes.ravel())
         return self
@@ -145,11 +154,7 @@ class SeriesClassifier(ClassifierMixin, BaseEstimator):
         panel = panel_of(X, times)
         if panel.values.shape[1] != self.n_channels_:
             raise UsageError(f"Series have {panel.values.shape[1]} channels, but were fitted with {self.n_channels_}.")
-        if (
-            self._univariate_length is not None
-            and np.ndim(X) == 2
-            and panel.values.shape[-1] != self._univariate_length
-        ):
+        if self._univariate_length is not None and is_flat(X) and panel.values.shape[-1] != self._univariate_length:
             raise ValueError(
                 f"X has {panel.values.shape[-1]} features, but {type(self).__name__} is expecting "
                 f"{self._univariate_length} features as input."
@@ -160,7 +165,8 @@ class SeriesClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any, times: ArrayLike | None = None) -> Array:
         """The most probable class; ties go to the lower one."""
-        return self.classes_[np.argmax(self.predict_proba(X, times), axis=1)]
+        probabilities = self.predict_proba(X, times)
+        return self.classes_[np.argmax(probabilities, axis=1)]
 
     def _fit(self, panel: Panel, codes: Array) -> None:
         raise NotImplementedError

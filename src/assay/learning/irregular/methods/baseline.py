@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from assay.learning.irregular.array import Array
@@ -16,3 +18,8 @@ class Majority(SeriesClassifier):
 
     def _proba(self, panel: Panel) -> Array:
         return np.tile(self._shares, (len(panel), 1))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
