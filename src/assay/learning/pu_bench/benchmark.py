@@ -100,6 +100,8 @@ class PUBench(Benchmark):
     rethreshold
         Where a method calls every test row the same, call as many positive as the prior says, the highest scores: the
         first public code does.
+    calibrate
+        Under ``single``, put the labelled rows among the unlabelled too, which methods for two samples expect.
     """
 
     name = "pu_bench"
@@ -142,6 +144,7 @@ class PUBench(Benchmark):
         prevalence: float | None = None,
         rows: int | None = None,
         rethreshold: bool = False,
+        calibrate: bool = False,
     ) -> None:
         if not 0 < clean_share < 1:
             raise UsageError(f"Option clean_share={clean_share} must lie strictly between 0 and 1.")
@@ -158,7 +161,7 @@ class PUBench(Benchmark):
         )
         self.settings = {
             "mode": mode, "prior": prior, "selection": selection, "clean_share": clean_share, "prevalence": prevalence,
-            "rows": rows, "rethreshold": rethreshold,
+            "rows": rows, "rethreshold": rethreshold, "calibrate": calibrate,
         }  # fmt: skip
 
     @cached_property

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -113,9 +113,25 @@ class PUData:
                 )
         return self._rows(~out), self._rows(out)
 
+    def as_two_samples(self) -> PUData:
+        """One sample made ready for methods that expect two: its labelled rows stand among the unlabelled ones too.
+
+        Such methods take the unlabelled rows for a sample of everything. In one sample they are what labelling left
+        over, with fewer positives; a copy of the labelled rows makes up for it, and ``prior_u`` is then the share of
+        positives among all rows. Two samples come back as they are.
+        """
+        if self.scenario != "single":
+            return self
+        order = np.concatenate([np.flatnonzero(self.s == 1), np.arange(len(self.s))])
+        s = np.concatenate([np.ones(self.n_labeled, np.int8), -np.ones(len(self.s), np.int8)])
+        return PUData(
+            self.X[order], s, self.y_true[order], self.source_index[order], "case_control", self.strategy, "full_u"
+        )
+
     def _rows(self, kept: NDArray[np.bool_]) -> PUData:
-        parts = (part[kept] for part in (self.X, self.s, self.y_true, self.source_index))
-        return PUData(*parts, self.scenario, self.strategy, self.mode)
+        return replace(
+            self, X=self.X[kept], s=self.s[kept], y_true=self.y_true[kept], source_index=self.source_index[kept]
+        )
 
     def counts(self) -> dict[str, float]:
         """Sizes and priors. ``c_realised`` is labelled rows by positives of the source."""

@@ -73,6 +73,9 @@ def carry_out(
             data.x_train[rows], data.y_train[rows], scenario=how.scenario, c=how.c, strategy=how.strategy,
             mode=settings["mode"], scores=scores, random_state=ctx.rng,
         )  # fmt: skip
+    made = pu
+    if settings["calibrate"]:
+        pu = pu.as_two_samples()
     told = {"unlabelled": pu.prior_u, "constructed": pu.prior_constructed, "estimated": None}[settings["prior"]]
     _configure(model, settings, how, told, ctx.seed)
     foreign = not hasattr(model, "supervision")
@@ -98,7 +101,7 @@ def carry_out(
         predicted = ranked > scoring.prior_threshold(ranked, pu.prior_u)
     found = scoring.classification_scores(data.y_test, predicted, ranked)
     measured: dict[str, float | None] = {**found, "fit_seconds": seconds}
-    measured |= _proxies(model, x, pu, how.scenario)
+    measured |= _proxies(model, _flat(made.X) if foreign else made.X, made, how.scenario)
     measured["seconds_to_best"] = getattr(model, "seconds_to_best_", seconds)
     measured["best_epoch"] = getattr(model, "best_epoch_", None)
     used = getattr(model, "prior_", None)
@@ -107,7 +110,7 @@ def carry_out(
     return Outcome(
         measured,
         output={
-            **{k: _plain(v) for k, v in pu.counts().items()},
+            **{k: _plain(v) for k, v in made.counts().items()},
             "n_test": len(data.y_test),
             "n_test_pos": int((data.y_test == 1).sum()),
             "prior_used": float(used) if known else None,  # type: ignore[arg-type]
