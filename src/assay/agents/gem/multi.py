@@ -205,7 +205,8 @@ class PrisonersDilemma(MultiAgentEnv):
     """The repeated dilemma, all at once: who betrays gains, and both lose when both do.
 
     Rewards: 3 each for two who cooperate, 1 each for two who betray, 5 and 0 otherwise, divided by five times the
-    rounds; with more than two agents the mean over pairs. An action that cannot be read costs 0.1 and counts as cooperation.
+    rounds; with more than two agents the mean over pairs. An action that cannot be read costs 0.1 and counts as
+    cooperation.
     """
 
     mode = "parallel"
