@@ -4,6 +4,7 @@ python perf/irregular.py            # beside tslearn and aeon of this environmen
 python perf/irregular.py --peer DIR # pyrregular from the virtual environment DIR (made with `python -m venv`)
 python perf/irregular.py --rows     # instead of that: ten million rows of CSV, seconds and memory
 python perf/irregular.py --pypots DIR --networks saits,grud   # instead: networks with the paper's settings and PyPOTS'
+python perf/irregular.py --torchcde DIR  # instead: path and state of the neural CDE
 
 Each pair works on the same input and its results are compared.
 """
@@ -11,6 +12,7 @@ Each pair works on the same input and its results are compared.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -277,17 +279,58 @@ def networks(peer: str, names: list[str]) -> None:
             )
 
 
+_TORCHCDE = """
+import numpy as np, torch, torchcde
+from assay.learning.irregular.methods.cde import cubic_path
+from assay.learning.irregular.methods.controlled import Field
+torch.set_num_threads(1)
+torch.manual_seed(0)
+rng = np.random.default_rng(0)
+times, values = np.sort(rng.random(12)), rng.normal(size=(4, 12, 3))
+knots, t = np.tile(times, (4, 1)), torch.tensor(times)
+spline = torchcde.CubicSpline(
+    torchcde.hermite_cubic_coefficients_with_backward_differences(torch.tensor(values), t), t)
+at = np.linspace(times[0], times[-1], 50)
+theirs = np.stack([spline.evaluate(torch.tensor(a)).numpy() for a in at], 1)
+print(f"path: differs by {np.abs(theirs - cubic_path(values, knots, np.tile(at, (4, 1)))).max():.0e} at most")
+model = Field(3, 2, 8, 32).double()
+options = {"step_size": (times[-1] - times[0]) / 4000}
+with torch.no_grad():
+    state = torchcde.cdeint(X=spline, func=lambda t, z: model.field(z).view(-1, 8, 3), method="rk4", options=options,
+        z0=model.start(torch.tensor(values[:, 0])), t=t[[0, -1]], adjoint=False)[:, -1]
+    wanted = model.out(state)
+    for steps in (100, 1000, 10000):
+        grid = np.linspace(times[0], times[-1], steps + 1)
+        path = torch.tensor(cubic_path(values, knots, np.tile(grid, (4, 1))))
+        found = model(path[:, 0], path.diff(dim=1))
+        print(f"logits in {steps} steps: differ by {(found - wanted).abs().max():.3f}, largest {wanted.abs().max():.2f}")
+"""
+
+
+def differential(peer: str) -> None:
+    """The path and the state of the neural CDE beside torchcde with small Runge-Kutta steps."""
+    import assay
+
+    environment = {**os.environ, "PYTHONPATH": str(Path(assay.__file__).parents[1])}
+    command = [str(Path(peer) / "bin" / "python"), "-W", "ignore", "-c", _TORCHCDE]
+    print(subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout.strip())
+
+
 def main() -> None:
     """Measure all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", help="virtual environment with pyrregular 0.4.2")
     parser.add_argument("--rows", action="store_true", help="read ten million rows, and nothing else")
     parser.add_argument("--pypots", help="virtual environment with pypots; compares networks, and nothing else")
+    parser.add_argument("--torchcde", help="virtual environment with torchcde; compares the CDE, and nothing else")
     parser.add_argument("--networks", default="saits,raindrop,grud,timesnet,brits", help="which ones, by commas")
     parser.add_argument("--parts", help="importing, reading, features, matrices or a data set's name, by commas")
     options = parser.parse_args()
     if options.rows:
         rows()
+        return
+    if options.torchcde:
+        differential(options.torchcde)
         return
     if options.pypots:
         networks(options.pypots, options.networks.split(","))
