@@ -303,7 +303,7 @@ with torch.no_grad():
         grid = np.linspace(times[0], times[-1], steps + 1)
         path = torch.tensor(cubic_path(values, knots, np.tile(grid, (4, 1))))
         found = model(path[:, 0], path.diff(dim=1))
-        print(f"logits in {steps} steps: differ by {(found - wanted).abs().max():.3f}, largest {wanted.abs().max():.2f}")
+        print(f"logits in {steps} steps: differ by {(found - wanted).abs().max():.3f}, of {wanted.abs().max():.2f}")
 """
 
 
