@@ -47,11 +47,12 @@ class Call(msgspec.Struct, omit_defaults=True):
 class Meter:
     """Calls of one trial, summed by (role, model), and what was said in them. Safe to use from several threads."""
 
-    __slots__ = ("_lock", "calls", "exchanges")
+    __slots__ = ("_lock", "_shown", "calls", "exchanges")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[str, str], Call] = {}
         self.exchanges: list[dict[str, Any]] = []
+        self._shown: dict[tuple[str, str], Sequence[Mapping[str, Any]]] = {}
         self._lock = threading.Lock()
 
     def add(self, call: Call) -> None:
@@ -74,6 +75,22 @@ class Meter:
             have.cost = None if have.cost is None or call.cost is None else have.cost + call.cost
             have.price_date = call.price_date or have.price_date
             have.resolved = call.resolved or have.resolved
+
+    def say(self, role: str, model: str, messages: Sequence[Mapping[str, Any]], choices: Sequence[Any]) -> None:
+        """Keep what was asked and answered; pictures as their hash.
+
+        A call whose messages are those of the last call of this role and model, and then some, keeps the new ones alone
+        and says how many it ``continues``: an episode of a hundred turns would else hold its first message a hundred
+        times.
+        """
+        with self._lock:
+            before = self._shown.get((role, model), ())
+            self._shown[role, model] = list(messages)
+            known = len(before)
+            if not (known and len(messages) > known and all(a is b for a, b in zip(before, messages))):
+                known = 0
+            said = {"role": role, "model": model, "messages": [_without_pictures(m) for m in messages[known:]]}
+            self.exchanges.append(said | {"replies": choices} | ({"continues": known} if known else {}))
 
     def totals(self) -> list[Call]:
         """One entry a (role, model)."""
@@ -150,11 +167,10 @@ def report_call(call: Call, meter: Meter | None = None) -> None:
 def report_exchange(
     role: str, model: str, messages: Sequence[Mapping[str, Any]], choices: Sequence[Any], meter: Meter | None = None
 ) -> None:
-    """Keep what was asked and answered with the trial's record; pictures are kept as their hash."""
+    """Keep what was asked and answered with the trial's record; see `Meter.say`."""
     target = meter or current_meter.get()
     if target is not None:
-        said = [_without_pictures(m) for m in messages]
-        target.exchanges.append({"role": role, "model": model, "messages": said, "replies": choices})
+        target.say(role, model, messages, choices)
 
 
 def _without_pictures(message: Mapping[str, Any]) -> Mapping[str, Any]:
