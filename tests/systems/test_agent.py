@@ -330,3 +330,28 @@ def test_a_replayed_run_is_the_same_run(tmp_path):
     assert [(s.kind, s.tool, s.prompt_tokens) for s in again.steps] == [
         (s.kind, s.tool, s.prompt_tokens) for s in trace.steps
     ]
+
+
+def test_what_is_kept_of_a_long_run_grows_with_its_turns_not_with_their_square():
+    def kept(turns):
+        meter = Meter()
+        run(tool_loop(forever()).bind(meter), turns=turns)
+        return meter.exchanges
+
+    long = kept(40)
+    assert [len(e["messages"]) for e in long] == [1] + [2] * 39
+    assert [e.get("continues", 0) for e in long[:3]] == [0, 1, 3]
+    whole = []
+    for exchange in long:
+        whole = whole[: exchange.get("continues", 0)] + exchange["messages"]
+    agent = tool_loop(forever())
+    assert whole == run(agent, turns=40).messages[:-2]
+
+
+def test_calls_that_continue_nothing_are_kept_whole():
+    model, meter = ReplayModel(["a", "b", "c"]), Meter()
+    bound, first = model.bind(meter), {"role": "user", "content": "x"}
+    for messages in ([first], [dict(first)], [first, first]):
+        asyncio.run(bound.generate(messages))
+    assert [len(e["messages"]) for e in meter.exchanges] == [1, 1, 2]
+    assert all("continues" not in e for e in meter.exchanges)

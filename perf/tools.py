@@ -1,0 +1,228 @@
+"""The Python tool and MCP tools beside gem-llm 0.1.0's, with the same results, in one run.
+
+    python perf/tools.py [--calls 40] [--mcp-calls 8] [--rounds 3] [--no-peers] [--json FILE]
+
+Python: assay's tool forks a warm process in a sandbox for every call. Beside it: a bubblewrap and an interpreter
+started anew for every call, which is the isolation that compares (gem-llm's own ``bwrap`` mode finds no interpreter
+when it runs in a virtual environment; it is tried and reported), and gem-llm's default, a plain process that isolates
+nothing.
+
+MCP: assay's session stays open; gem-llm opens one, and with it starts the server, for every call. Two servers over
+stdio: one of a few lines, that starts at once, and one on the official SDK, as most servers are.
+The contestants take turns, round by round; the first call of each, which starts what stays, is timed apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from engine import HERE, Broken, load, peer_python, table
+
+from assay.sandbox.launch import base_python
+from assay.systems.tools.mcp import MCPServers
+from assay.systems.tools.python import PythonTool
+
+SERVERS = {
+    "plain": [sys.executable, "-S", str(HERE.parents[1] / "tests" / "support" / "toy_mcp_server.py")],
+    "official SDK": [sys.executable, str(HERE.parents[1] / "tests" / "support" / "toy_mcp_http.py")],
+}
+BWRAP = [
+    "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--proc", "/proc",
+    "--dev", "/dev", "--tmpfs", "/tmp", "--chdir", "/tmp", "--clearenv",
+]  # fmt: skip
+Outcome = tuple[float, str]
+
+
+def codes(calls: int) -> list[str]:
+    """Snippets as models write them: one line of arithmetic, a loop, a standard module."""
+    kinds = ["print({n} + 1)", "print(sum(i * i for i in range({n})))", "import math\nprint(math.factorial({n} % 20))"]
+    return [kinds[n % 3].format(n=n) for n in range(calls)]
+
+
+def assay_python(programs: Sequence[str], session: bool = False) -> list[Outcome]:
+    """Seconds and output of each call of assay's tool; the first includes the sandbox's start."""
+
+    async def run() -> list[Outcome]:
+        found = []
+        with PythonTool(session=session) as tool:
+            for code in programs:
+                begun = time.perf_counter()
+                call = tool.find(f"I compute it. <python>{code}</python>")
+                assert call is not None
+                result = await tool.call(call.arguments)
+                found.append((time.perf_counter() - begun, result.text.strip()))
+        return found
+
+    return asyncio.run(run())
+
+
+def fresh_python(programs: Sequence[str]) -> list[Outcome]:
+    """The same, with a bubblewrap and an interpreter for every call."""
+    python = base_python()
+    shown = ["/usr", "/lib", "/lib64", "/bin", str(Path(python).resolve().parents[1])]
+    binds = [word for path in dict.fromkeys(shown) if os.path.exists(path) for word in ("--ro-bind", path, path)]
+    found = []
+    for code in programs:
+        begun = time.perf_counter()
+        done = subprocess.run([*BWRAP, *binds, python, "-I", "-S", "-c", code], capture_output=True, text=True)
+        found.append((time.perf_counter() - begun, done.stdout.strip()))
+        if done.returncode:
+            raise Broken(f"bubblewrap with an interpreter fails here: {done.stderr.strip()[-300:]}")
+    return found
+
+
+def gem(job: dict[str, Any]) -> list[Outcome]:
+    """gem-llm in its own environment; a call that it reports as an error counts as none."""
+    python = peer_python("gem-llm-tools")
+    env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory() as folder:  # it makes its working folders where it is
+        done = subprocess.run(
+            [python, HERE / "with_gem_tools.py"],
+            input=json.dumps(job),
+            capture_output=True,
+            text=True,
+            env=env,
+            cwd=folder,
+        )
+    if done.returncode:
+        raise Broken(f"gem-llm failed: {done.stderr[-800:]}")
+    told = json.loads(done.stdout.splitlines()[-1])
+    for error, text in told["said"]:
+        if error:
+            raise Broken(f"gem-llm reports: {text.strip()[:200]}")
+    return [(s, t) for s, (_, t) in zip(told["seconds"], told["said"], strict=True)]
+
+
+def gem_python(programs: Sequence[str], sandbox: str) -> list[Outcome]:
+    """gem-llm's Python tool."""
+    actions = [f"I compute it. <python>{code}</python>" for code in programs]
+    found = gem({"tool": "python", "sandbox": sandbox, "actions": actions})
+    return [(s, t.removeprefix("Code execution result:").strip()) for s, t in found]
+
+
+def assay_mcp(command: Sequence[str], calls: int) -> list[Outcome]:
+    """An addition a call; the first time is the server's start."""
+    begun = time.perf_counter()
+    with MCPServers.from_command(command) as servers:
+        tool = next(t for t in servers.tools if t.name == "add")
+        found = [(time.perf_counter() - begun, "")]
+        for n in range(calls):
+            begun = time.perf_counter()
+            text = f'<tool_call><tool_name>add</tool_name><arguments>{{"a": {n}, "b": 1}}</arguments></tool_call>'
+            call = tool.find(text)
+            assert call is not None
+            found.append((0.0, tool.call_sync(call.arguments).text))
+            found[-1] = (time.perf_counter() - begun, found[-1][1])
+    return found
+
+
+def gem_mcp(command: Sequence[str], calls: int) -> list[Outcome]:
+    """The same through gem-llm."""
+    actions = [
+        f'<tool_call><tool_name>add</tool_name><arguments>{{"a": {n}, "b": 1}}</arguments></tool_call>'
+        for n in range(calls)
+    ]
+    found = gem({"tool": "mcp", "command": list(command), "actions": actions})
+    return [(s, "".join(c for c in t if c.isdigit())) for s, t in found]
+
+
+def median_ms(rounds: Sequence[list[Outcome]]) -> float:
+    """Median milliseconds a call over all rounds."""
+    return 1000 * statistics.median(seconds for outcomes in rounds for seconds, _ in outcomes)
+
+
+def python_part(options: argparse.Namespace) -> tuple[list[list[str]], dict[str, Any], list[str]]:
+    """Rows, figures and remarks of the Python tool."""
+    programs = codes(options.calls)
+    contestants: dict[str, Callable[[], list[Outcome]]] = {
+        "assay": lambda: assay_python(programs),
+        "assay, session": lambda: assay_python(programs, session=True),
+        "bubblewrap and interpreter a call": lambda: fresh_python(programs),
+    }
+    notes = []
+    if options.peers:
+        contestants["gem-llm, no isolation (its default)"] = lambda: gem_python(programs, "none")
+        try:
+            gem_python(programs[:1], "bwrap")
+            contestants["gem-llm, bwrap"] = lambda: gem_python(programs, "bwrap")
+        except Broken as problem:
+            notes.append(f"gem-llm's bwrap mode does not run here ({problem}).")
+    rounds: dict[str, list[list[Outcome]]] = {name: [] for name in contestants}
+    first: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(options.rounds):
+        told = {}
+        for name, run in contestants.items():
+            outcomes = run()
+            told[name] = [text for _, text in outcomes]
+            first[name].append(outcomes[0][0])
+            rounds[name].append(outcomes[1:])
+        if len({json.dumps(texts) for texts in told.values()}) > 1:
+            raise Broken(f"outputs differ: {told}")
+    figures = {name: median_ms(outcomes) for name, outcomes in rounds.items()}
+    rows = [
+        [name, f"{1000 * statistics.median(first[name]):.0f}", f"{ms:.1f}", f"{ms / figures['assay']:.1f}x"]
+        for name, ms in figures.items()
+    ]
+    return rows, figures, notes
+
+
+def mcp_part(options: argparse.Namespace) -> tuple[list[list[str]], dict[str, Any]]:
+    """Rows and figures of MCP tools."""
+    rows, figures = [], {}
+    for name, command in SERVERS.items():
+        ours: list[list[Outcome]] = []
+        theirs: list[list[Outcome]] = []
+        starts = []
+        for _ in range(options.rounds):
+            outcomes = assay_mcp(command, 20 * options.mcp_calls)
+            starts.append(outcomes[0][0])
+            ours.append(outcomes[1:])
+            if options.peers:
+                theirs.append(gem_mcp(command, options.mcp_calls))
+                if [t for _, t in theirs[-1]] != [t for _, t in ours[-1][: options.mcp_calls]]:
+                    raise Broken("results of MCP calls differ")
+        figures[name] = {"assay": median_ms(ours), "start": 1000 * statistics.median(starts)}
+        rows.append([f"{name}: assay", f"{figures[name]['start']:.0f}", f"{figures[name]['assay']:.2f}", "1.0x"])
+        if options.peers:
+            figures[name]["gem-llm"] = median_ms(theirs)
+            ratio = figures[name]["gem-llm"] / figures[name]["assay"]
+            rows.append([f"{name}: gem-llm", "", f"{figures[name]['gem-llm']:.1f}", f"{ratio:.0f}x"])
+    return rows, figures
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=40)
+    parser.add_argument("--mcp-calls", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="without gem-llm")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    begun = load()
+    try:
+        rows, python, notes = python_part(options)
+        mcp_rows, mcp = mcp_part(options)
+    except Broken as problem:
+        raise SystemExit(str(problem)) from None
+    print(f"load {begun} at the start, {load()} at the end\n")
+    print(table("The Python tool", ["", "first call, ms", "median call, ms", "against assay"], rows))
+    print(*notes, sep="\n")
+    print(table("MCP over stdio", ["", "start, ms", "median call, ms", "against assay"], mcp_rows))
+    if options.json:
+        options.json.write_text(json.dumps({"python": python, "mcp": mcp, "load": [begun, load()]}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
