@@ -87,6 +87,7 @@ def fill(registry: Registry) -> Registry:
         registry.register(f"game:WikiGame-v0-{level}", "assay.agents.gem.wiki.env:WikiGame", level=level)
     for env_id, (kind, source, settings) in DATA.items():
         registry.register(env_id, f"assay.agents.gem.data:{kind}", dataset_name=source, **settings)
+    registry.register("webshop:WebShop-v0", "assay.agents.gem.webshop.env:WebShop")
     registry.register("multi:SharedGame-v0", "assay.agents.gem.multi:SharedGame")
     registry.register("multi:PrisonersDilemma-v0", "assay.agents.gem.multi:PrisonersDilemma")
     registry.register_family("rg", _reasoning_gym)
