@@ -98,6 +98,15 @@ class OutcomeImputation(SurvivalEffect):
             return None
         return _mean_of(getattr(self.model_, models[self.learner]), lambda model: _chance(model, X))
 
+    def effect_interval(self, X: Any, *, alpha: float = 0.05) -> tuple[Array, Array] | None:
+        """Pointwise normal intervals of double machine learning, two arrays (m,), completed outcomes taken for seen
+        ones; None for the other learners."""
+        X, _ = self._rows(X, None)
+        if self.learner != "double_ml":
+            return None
+        low, high = self.model_.effect_interval(X, alpha=alpha)
+        return np.asarray(low, float).reshape(-1), np.asarray(high, float).reshape(-1)
+
     def _rows(self, X: Any, W: Any) -> tuple[Array, NDArray[np.int64]]:
         check_is_fitted(self, "fitted_")
         X = read_x(X, self.n_features_in_)
@@ -121,15 +130,13 @@ def check_folds(learner: str, W: NDArray[np.int64]) -> None:
             raise DataError(f"The arm W = {arm} has one row; {learner!r} is fitted across two folds and needs two.")
 
 
-def effect_learner(learner: str, base: str, *, trees: int | None, seed: int | None, intervals: bool = False) -> Any:
+def effect_learner(learner: str, base: str, *, trees: int | None, seed: int | None) -> Any:
     """econml's estimator of effects on complete outcomes.
 
     Parameters
     ----------
     learner, base, trees
         As in `OutcomeImputation`.
-    intervals
-        Let the causal forest keep what its intervals need.
     """
     try:
         from econml.dml import CausalForestDML, LinearDML
@@ -155,7 +162,7 @@ def effect_learner(learner: str, base: str, *, trees: int | None, seed: int | No
         return LinearDML(discrete_treatment=True, fit_cate_intercept=False, random_state=seed)
     if learner == "causal_forest":
         return CausalForestDML(
-            discrete_treatment=True, n_estimators=trees or 100, n_jobs=1, inference=intervals, random_state=seed
+            discrete_treatment=True, n_estimators=trees or 100, n_jobs=1, inference=False, random_state=seed
         )
     raise unknown_name("learner", learner, LEARNERS)
 

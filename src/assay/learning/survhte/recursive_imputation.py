@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from assay.core.errors import MissingExtra, UsageError
 from assay.learning.survhte.base import Array, Mask, SurvivalEffect, read_x, surv
-from assay.learning.survhte.outcome import check_folds, effect_learner
+from assay.learning.survhte.outcome import check_folds
 from assay.learning.survhte.scoring import grid_index
 from assay.learning.survhte.survival_models import coarse
 
 _LEAF = 6
+_NUISANCE_TREES = 100
 
 
 class RecursivelyImputed(SurvivalEffect):
@@ -82,29 +83,51 @@ class RecursivelyImputed(SurvivalEffect):
         )
         outcomes = self.target_.of(completed)
         self.outcome_ = outcomes.mean(axis=0)
+        # Treatment is not imputed, so its model serves all data sets.
+        treated = W - _without_itself(X, W.astype(float), W, int(rng.integers(2**31)))
         self.models_ = []
         for y in outcomes:
             seed = int(rng.integers(2**31))
-            model = effect_learner("causal_forest", "rf", trees=self.trees, seed=seed, intervals=True)
-            model.fit(y, W, X=X)
-            self.models_.append(model)
+            residual = y - _without_itself(X, y, W, seed)
+            self.models_.append(causal_forest(self.trees, seed).fit(X, treated, residual))
 
     def _effect(self, X: Array) -> Array:
-        return np.mean([np.asarray(model.effect(X), float).reshape(-1) for model in self.models_], axis=0)
+        return self._each(X).mean(axis=0)
+
+    def _each(self, X: Array) -> Array:
+        """Effects by every forest; shape (imputations, m)."""
+        return np.array([np.asarray(model.predict(X), float).reshape(-1) for model in self.models_])
 
     def effect_interval(self, X: Any, *, alpha: float = 0.05) -> tuple[Array, Array]:
         """Pointwise normal intervals: the forests' own variance and that between data sets; two arrays (m,)."""
         from scipy.stats import norm
 
         X = read_x(X, self.n_features_in_)
-        effects = self.effect(X)
-        each = np.array([np.asarray(model.effect(X), float).reshape(-1) for model in self.models_])
-        within = np.mean(
-            [np.asarray(m.effect_inference(X).stderr, float).reshape(-1) ** 2 for m in self.models_], axis=0
-        )
+        each = self._each(X)
+        effects = each.mean(axis=0)
+        within = np.mean([np.asarray(m.prediction_stderr(X), float).reshape(-1) ** 2 for m in self.models_], axis=0)
         between = each.var(axis=0, ddof=1) if len(each) > 1 else np.zeros_like(within)
         spread = np.sqrt(within + (1 + 1 / len(each)) * between) * float(norm.ppf(1 - alpha / 2))
         return effects - spread, effects + spread
+
+
+def causal_forest(trees: int, seed: int) -> Any:
+    """econml's forest on residuals of outcome and treatment, with variance."""
+    try:
+        from econml.grf import CausalForest
+    except ImportError:
+        raise MissingExtra("A causal forest", "survhte") from None
+    return CausalForest(trees, min_samples_leaf=5, inference=True, n_jobs=1, random_state=seed)
+
+
+def _without_itself(X: Array, y: Array, W: NDArray[np.int64], seed: int) -> Array:
+    """What a random forest that has not seen the row expects; two folds, each with both arms."""
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+    folds = StratifiedKFold(2, shuffle=True, random_state=seed)
+    model = RandomForestRegressor(_NUISANCE_TREES, min_samples_leaf=5, n_jobs=1, random_state=seed)
+    return np.asarray(cross_val_predict(model, X, y, cv=folds.split(X, W)), float)
 
 
 def imputed_times(

@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 SEED = 2025
 SIZE = 50_000
-_NODES = 24
+_NODES = 12
 _DEFAULT_SHAPE = {"weibull": 0.5, "lognormal": 1.0, "poisson": 1.0}
 
 

@@ -253,9 +253,10 @@ def _intervals(
     estimator: Any, data: SurvivalData, estimand: Estimand, test: NDArray[np.int64]
 ) -> dict[str, float | None]:
     """Share of tested rows whose exact effect lies in the method's own 95 % interval, and the mean width."""
-    if not hasattr(estimator, "effect_interval"):
+    found = estimator.effect_interval(data.X[test]) if hasattr(estimator, "effect_interval") else None
+    if found is None:
         return {}
-    low, high = estimator.effect_interval(data.X[test])
+    low, high = found
     scores: dict[str, float | None] = {"interval_width": float(np.mean(high - low))}
     if data.exact is not None:
         exact = data.exact(estimand)[test]
