@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from assay.learning.pu_bench import make_pu_dataset, resample_by_prevalence
 from assay.learning.pu_bench.errors import BadInput
-from assay.learning.pu_bench.generator import positive_scores
+from assay.learning.pu_bench.generator import positive_scores, pusb_order
 
 
 def toy(n=200, share=0.4, seed=0):
@@ -62,6 +62,14 @@ def test_biased_mechanisms_favour_what_they_say():
         pu = make_pu_dataset(x, y, c=0.2, strategy=strategy, scenario="single", scores=scores[y == 1])
         mean[strategy] = scores[pu.source_index[pu.s == 1]].mean()
     assert mean["sar_lbe_b"] < mean["scar"] < mean["sar_lbe_a"] < mean["sar_pusb_topk"]
+
+
+def test_of_equal_scores_the_highest_places_go_first():
+    assert pusb_order([0.5, 0.9, 0.9, 0.1]).tolist() == [2, 1, 0, 3]
+    x, y = toy(60, 0.5)
+    flat = make_pu_dataset(x, y, c=0.2, strategy="sar_pusb_topk", scores=np.full(int(y.sum()), 0.7), scenario="single")
+    positives = np.flatnonzero(y == 1)
+    assert np.array_equal(flat.source_index[flat.s == 1], positives[-flat.n_labeled :])
 
 
 def test_a_mechanism_of_ones_own_and_the_published_names():

@@ -27,7 +27,14 @@ DATASETS = {
 _STRATEGIES = {"scar": "random", "sar_lbe_a": "sar_lbeA", "sar_lbe_b": "sar_lbeB", "sar_pusb_topk": "sar_pusb"}
 _READ = {name: ours for ours, name in _STRATEGIES.items()} | {"all": "all"}
 _SCENARIOS = {"case_control": "case-control", "single": "single"}
-_MODES = {"naive": "full_u", "nnpu_full_u": "full_u", "story": "story", "story_equal_n": "story"}
+_MODES = {
+    "naive": "full_u",
+    "naive_mode": "full_u",
+    "story_mode": "story",
+    "nnpu_full_u": "full_u",
+    "story": "story",
+    "story_equal_n": "story",
+}
 _POSITIVE = {"mnist": {0, 2, 4, 6, 8}, "fashion_mnist": {0, 2, 3, 4, 6}, "cifar10": {0, 1, 8, 9}}
 _MONITORS = {"val_f1": "f1", "val_proxy_acc": "pa", "val_proxy_auc": "pauc", "val_pauc": "pauc"}
 

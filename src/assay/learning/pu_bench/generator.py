@@ -24,7 +24,7 @@ Strategy = Callable[[NDArray[np.float64], int, np.random.Generator], NDArray[np.
 
 _ALIASES = {
     "random": "scar", "S1": "scar", "sar_lbeA": "sar_lbe_a", "S2": "sar_lbe_a", "sar_lbeB": "sar_lbe_b",
-    "S3": "sar_lbe_b", "S4": "sar_pusb_topk", "case-control": "case_control", "naive": "full_u",
+    "S3": "sar_lbe_b", "S4": "sar_pusb_topk", "case-control": "case_control", "naive": "full_u", "naive_mode": "full_u", "story_mode": "story",
     "nnpu_full_u": "full_u", "story_equal_n": "story",
 }  # fmt: skip
 
@@ -275,10 +275,13 @@ def pusb_acceptance(scores: ArrayLike) -> NDArray[np.float64]:
 
 
 def pusb_order(scores: ArrayLike) -> NDArray[np.integer]:
-    """Places by falling score (the published power of 20 changes no order; it is taken here for its ties)."""
+    """Places by falling score; of equal ones the last comes first, as in the first public code.
+
+    Its power of 20 changes no order, but makes small scores equal: 0.
+    """
     p = np.asarray(scores, float)
     powered = (p / p.mean()) ** 20 if p.size and p.mean() > 0 else p
-    return np.argsort(-powered, kind="stable")
+    return np.argsort(powered, kind="stable")[::-1]
 
 
 def resample_by_prevalence(
