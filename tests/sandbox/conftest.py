@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.sandbox import Limits, Sandbox
-from assay.sandbox.launch import bubblewrap_problem
+from assay.sandbox.bubblewrap import problem as bubblewrap_problem
 
 SMALL = Limits(cpu_seconds=2, wall_seconds=20, memory_mb=256, output_bytes=1 << 20, file_mb=8, processes=24)
 

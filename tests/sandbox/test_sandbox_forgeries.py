@@ -17,7 +17,7 @@ def judge(input_str, candidate_output, reference_output):
 
 @pytest.fixture(scope="module")
 def box():
-    from assay.sandbox.launch import bubblewrap_problem
+    from assay.sandbox.bubblewrap import problem as bubblewrap_problem
 
     if problem := bubblewrap_problem():
         pytest.skip(problem)

@@ -44,7 +44,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def box(request):
     """Two boxes with tight limits, shared by all: what one program breaks, the next one finds broken."""
-    from assay.sandbox.launch import bubblewrap_problem
+    from assay.sandbox.bubblewrap import problem as bubblewrap_problem
 
     if problem := bubblewrap_problem():
         pytest.skip(problem)

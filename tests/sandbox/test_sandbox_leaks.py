@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from assay.sandbox import Limits, Sandbox
-from assay.sandbox.launch import bubblewrap_problem
+from assay.sandbox.bubblewrap import problem as bubblewrap_problem
 
 PROGRAMS = (
     ("print(input())", "ok"),

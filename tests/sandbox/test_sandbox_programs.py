@@ -272,7 +272,7 @@ def test_a_box_that_is_killed_under_a_run_is_lost_and_the_next_run_has_another(b
     with Sandbox("bubblewrap", boxes=1) as other:
         program = other.python("import time; print(1, flush=True); time.sleep(float(input()))")
         held = other._free[0]
-        threading.Timer(0.3, held._process.kill).start()
+        threading.Timer(0.3, held._started.process.kill).start()
         result = program.run(b"30")
         assert result.status == "sandbox lost"
         assert program.run(b"0").ok
@@ -310,7 +310,7 @@ def test_a_closed_sandbox_says_so():
 
 def test_a_sandbox_that_cannot_start_says_what_it_said(monkeypatch):
     monkeypatch.setattr(
-        "assay.sandbox.launch.unsafe_command", lambda _: [sys.executable, "-c", "raise SystemExit('no way')"]
+        "assay.sandbox.launch.runner_command", lambda *_, **__: [sys.executable, "-c", "raise SystemExit('no way')"]
     )
     with pytest.raises(Lost, match="no way"):
         Box("unsafe")

@@ -7,15 +7,17 @@ import subprocess
 import pytest
 
 from assay.core.errors import UsageError
-from assay.sandbox import Limits, Sandbox, describe, launch
+from assay.sandbox import Limits, Sandbox, bubblewrap, describe, docker
 
 
 @pytest.fixture(autouse=True)
 def _ask_again():
     """What was found out about this machine is kept for the process: not between these tests."""
-    launch.bubblewrap_problem.cache_clear()
+    for backend in (bubblewrap, docker):
+        backend.problem.cache_clear()
     yield
-    launch.bubblewrap_problem.cache_clear()
+    for backend in (bubblewrap, docker):
+        backend.problem.cache_clear()
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def test_bubblewrap_that_the_kernel_refuses_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match=r"No permissions to create new namespace.*max_user_namespaces"):
         Sandbox("bubblewrap")
-    assert describe()[0][1] == "refused"
+    name, state, fix = describe()[0]
+    assert (name, state) == ("bubblewrap", "not usable")
+    assert "user namespaces" in fix
 
 
 def test_another_system_or_machine_is_refused(monkeypatch):
@@ -53,10 +57,10 @@ def test_another_system_or_machine_is_refused(monkeypatch):
         with pytest.raises(UsageError, match="Linux"):
             Sandbox(backend)
     monkeypatch.undo()
-    launch.bubblewrap_problem.cache_clear()
     monkeypatch.setattr("platform.machine", lambda: "riscv64")
-    with pytest.raises(UsageError, match="riscv64"):
-        Sandbox()
+    for backend in ("auto", "bubblewrap", "unsafe"):
+        with pytest.raises(UsageError, match="riscv64"):
+            Sandbox(backend)
 
 
 def test_an_unknown_backend_is_named_with_those_that_exist():
@@ -74,14 +78,21 @@ def test_cpp_without_a_compiler_says_what_to_install(monkeypatch):
     programs.compiler.cache_clear()
 
 
-def test_what_is_there_is_described(monkeypatch):
-    assert {name for name, _, _ in describe()} >= {"bubblewrap"}
-    for _, state, fix in describe():
-        assert state
-        assert isinstance(fix, str)
+def test_what_is_there_is_described_with_what_is_missing(nothing_installed, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda *_, **__: None)
-    launch.bubblewrap_problem.cache_clear()
-    assert all(fix for _, state, fix in describe() if state in ("missing", "refused"))
+    rows = {name: (state, fix) for name, state, fix in describe()}
+    assert rows["bubblewrap"][0] == rows["docker"][0] == "not usable"
+    assert "apt-get install bubblewrap" in rows["bubblewrap"][1]
+    assert rows["g++ (C++ programs)"] == ("missing", "apt-get install g++")
+
+
+def test_a_docker_without_a_daemon_is_said(monkeypatch, tmp_path):
+    fake = tmp_path / "docker"
+    fake.write_text("#!/bin/sh\necho 'Cannot connect to the Docker daemon' >&2\nexit 1\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UsageError, match=r"no daemon to talk to \(Cannot connect.*group docker"):
+        Sandbox("docker")
 
 
 def test_unsafe_still_holds_limits_and_ends_what_it_started():

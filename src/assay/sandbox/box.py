@@ -10,17 +10,15 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import Any
 
 from . import launch
 from .inside import ENVIRONMENT
 from .limits import Limits, Result
 
-START_SECONDS = 30.0
 COMPILE_SECONDS = 20.0
 GRACE = 5.0
 """Seconds past the wall limit (the server itself acts after two) at which a silent box is given up."""
@@ -85,44 +83,34 @@ class Box:
     """
 
     def __init__(self, backend: str) -> None:
-        self.isolated = backend != "unsafe"
         self.broken = False
         self.sources: dict[str, socket.socket] = {}
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._control = ours
-        self._said: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
-        with theirs:
-            if self.isolated:
-                command = launch.bubblewrap_command(theirs.fileno(), launch.keeper_library())
-            else:
-                command = launch.unsafe_command(theirs.fileno())
-            self._process = subprocess.Popen(
-                command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self._said,
-                stderr=self._said, env={"PATH": os.environ.get("PATH", os.defpath)}, cwd="/",
-            )  # fmt: skip
         try:
-            self._hear(self._control, START_SECONDS)
+            self._started = launch.start(backend)
+        except OSError as problem:
+            raise Lost(f"the sandbox did not start: {problem}") from None
+        self._control = self._started.control
+        try:
+            self._hear(self._control, launch.START_SECONDS)
         except Lost:
-            self._said.seek(0)
-            said = self._said.read().decode(errors="replace").strip().splitlines()
+            with contextlib.suppress(subprocess.TimeoutExpired):  # what it has to say comes last
+                self._started.process.wait(5)
+            said = self._started.said
+            said.seek(0)
+            lines = said.read().decode(errors="replace").strip().splitlines()
             self.close()
-            raise Lost(f"the sandbox did not start: {said[-1] if said else 'it says nothing'}") from None
+            raise Lost(f"the sandbox did not start: {lines[-1] if lines else 'it says nothing'}") from None
 
     def close(self) -> None:
         """End the server and everything in the box."""
-        for channel in [*self.sources.values(), self._control]:
+        for channel in self.sources.values():
             channel.close()
         self.sources.clear()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._said.close()
+        self._started.end()
 
     def alive(self) -> bool:
         """Whether the server still runs."""
-        return self._process.poll() is None
+        return self._started.process.poll() is None
 
     def source(self, key: str, source: bytes) -> str:
         """Have a Python program compiled in the box; the compiler's complaint, or ""."""

@@ -24,8 +24,8 @@ class Limits:
     wall_seconds : float, optional
         Time on the clock, a guard against sleeping. None: three times ``cpu_seconds`` and five more.
     memory_mb : int
-        Of all processes together where a memory cgroup can be had; else address space of each, and the sum by
-        looking every 20 ms.
+        Address space of each process, held by the kernel; and the memory of all together with their files, where
+        there is more than one, by looking every 20 ms.
     output_bytes : int
         Of standard output and of standard error, each; what lies past it is cut off.
     file_mb : int
@@ -82,8 +82,7 @@ class Result:
     cpu_seconds, wall_seconds
         Of all processes of the run; on the clock, from its fork to its end.
     peak_memory_mb
-        Largest resident memory: of the whole run with a memory cgroup, else of its largest process. It has a floor of
-        about 12 MB, the process that was forked.
+        Largest resident memory of its largest process. It has a floor of about 12 MB, the process that was forked.
     """
 
     status: Status

@@ -84,6 +84,8 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
     if limits["stack_mb"]:
         bounds[resource.RLIMIT_STACK] = limits["stack_mb"] * mega
     for which, value in bounds.items():
+        _, most = resource.getrlimit(which)
+        value = value if most < 0 else min(value, most)
         resource.setrlimit(which, (value, value))
     kernel.filter_system_calls()
     kernel.set_dumpable(True)

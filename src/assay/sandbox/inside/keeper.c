@@ -43,7 +43,7 @@ enum { NOTHING, WALL, CPU, MEMORY, STOPPED, GONE };
 
 /* One run. The same fields, in the same order, stand in native.py. */
 struct run {
-  int32_t in, out, err, value, collect, program, cgroup, request, channel;
+  int32_t in, out, err, value, collect, program, request, channel;
   int32_t python, cores, filter_length;
   double cpu_seconds, wall_seconds;
   int64_t memory, address_space, file, processes, stack;
@@ -154,7 +154,10 @@ static void read_request(void) {
 /* -- the program --------------------------------------------------------------------------------------------------- */
 
 static void limit(int which, int64_t value) {
-  struct rlimit bound = {value, value};
+  struct rlimit bound;
+  if (getrlimit(which, &bound)) _exit(71);
+  if (bound.rlim_max == RLIM_INFINITY || (rlim_t)value < bound.rlim_max) bound.rlim_max = value;
+  bound.rlim_cur = bound.rlim_max;
   if (setrlimit(which, &bound)) _exit(71);
 }
 
@@ -342,13 +345,14 @@ static int keep(void *unused) {
   char options[64];
   struct sigaction usual = {.sa_handler = SIG_DFL};
   sigaction(SIGINT, &usual, &interrupt); /* the one that Python handles; process 1 gets none that it does not */
-  if (now->cgroup >= 0 && write(now->cgroup, "0", 1) != 1) broken("the memory cgroup");
   if (mount("none", "/", NULL, MS_PRIVATE | MS_REC, NULL)) broken("private mounts");
   snprintf(options, sizeof options, "size=%lld,mode=1777,nr_inodes=65536", (long long)now->file);
   if (mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)) broken("/tmp");
   unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
   if (mount("proc", "/proc", "proc", flags, "subset=pid") && (errno != EINVAL || mount("proc", "/proc", "proc", flags, "")))
     broken("/proc");
+  struct stat about; /* docker has a folder there, bubblewrap's boxes a link to /tmp */
+  if (!lstat("/dev/shm", &about) && S_ISDIR(about.st_mode)) mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options);
   if (mkdir("/tmp/work", 0755) || chdir("/tmp/work")) broken("/tmp/work");
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};

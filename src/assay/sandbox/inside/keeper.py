@@ -26,21 +26,21 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
     Parameters
     ----------
     files
-        Open files by name: request, stdin, stdout, stderr, and as asked for value, collect, program, cgroup.
+        Open files by name: request, stdin, stdout, stderr, and as asked for value, collect, program.
     limits
         As :class:`assay.sandbox.Limits` has them, wall_seconds filled in.
     tell
         Pipe for the report: one JSON object.
     """
     request, blobs = _read_request(files["request"])
-    if "cgroup" in files:
-        os.write(files["cgroup"], b"0")
     place = WORK
     if isolated:
         kernel.private_mounts()
         kernel.mount(
             "tmpfs", "/tmp", kernel.NOSUID | kernel.NODEV, f"size={limits['file_mb']}m,mode=1777,nr_inodes=65536"
         )
+        if os.path.isdir("/dev/shm") and not os.path.islink("/dev/shm"):  # docker's
+            kernel.mount("tmpfs", "/dev/shm", kernel.NOSUID | kernel.NODEV, f"size={limits['file_mb']}m,mode=1777")
         kernel.mount_proc()
         os.mkdir(place)
     else:

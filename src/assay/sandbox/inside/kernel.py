@@ -39,13 +39,13 @@ def clone(flags: int) -> int:
 
 
 def own_user_namespace(uid: int) -> None:
-    """Give this process every capability over namespaces of its own making, as user ``uid`` in there.
+    """Give this process every capability over namespaces of its own making, as user ``uid`` in there, and new mounts.
 
     The user outside stays what it is: nothing that it could not touch before becomes touchable.
     """
     outer_uid, outer_gid = os.getuid(), os.getgid()
     set_dumpable(True)  # else the maps below belong to root
-    _checked(_libc.unshare(NEW_USER), "a user namespace")
+    _checked(_libc.unshare(NEW_USER | NEW_NS), "a user namespace")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {outer_uid} 1"), ("gid_map", f"{uid} {outer_gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)

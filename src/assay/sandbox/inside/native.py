@@ -17,7 +17,7 @@ _STOPPED, _GONE = 4, 5
 class _Run(ctypes.Structure):
     _fields_ = [
         *[(name, ctypes.c_int32) for name in (
-            "stdin", "stdout", "stderr", "value", "collect", "program", "cgroup", "request", "channel", "python",
+            "stdin", "stdout", "stderr", "value", "collect", "program", "request", "channel", "python",
             "cores", "filter_length",
         )],
         ("cpu_seconds", ctypes.c_double), ("wall_seconds", ctypes.c_double),
@@ -44,7 +44,7 @@ class Library:
         mega = 1 << 20
         run = _Run(
             **{name: files.get(name, -1) for name in ("stdin", "stdout", "stderr", "value", "collect", "program")},
-            cgroup=files.get("cgroup", -1), request=files["request"], channel=channel, python=body.forked,
+            request=files["request"], channel=channel, python=body.forked,
             cores=len(os.sched_getaffinity(0)), filter_length=len(kernel.CODE) // 8, filter=kernel.CODE,
             cpu_seconds=limits["cpu_seconds"], wall_seconds=limits["wall_seconds"], memory=limits["memory_mb"] * mega,
             address_space=limits["memory_mb"] * mega if limits["address_space"] else 0, file=limits["file_mb"] * mega,

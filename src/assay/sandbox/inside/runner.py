@@ -15,6 +15,7 @@ import array
 import gc
 import json
 import os
+import resource
 import select
 import signal
 import socket
@@ -26,6 +27,10 @@ from typing import Any
 
 from . import child, keeper, kernel, native
 
+COMPILING_SECONDS, COMPILING_MEMORY = 10, 2 << 30
+"""What compiling one Python program may cost."""
+COVERED = ("/sys", "/dev/mqueue", "/dev/pts")
+"""What a container brings along and no program needs."""
 GRACE = 2.0
 """Seconds after the wall limit at which a keeper that does not answer is ended."""
 
@@ -114,6 +119,9 @@ def serve_program(server: Server, channel: socket.socket, source_file: int) -> N
     """A source: compile once, fork for every run."""
     with os.fdopen(source_file, "rb") as file:
         source = file.read()
+    for which, value in ((resource.RLIMIT_CPU, COMPILING_SECONDS), (resource.RLIMIT_AS, COMPILING_MEMORY)):
+        _, most = resource.getrlimit(which)
+        resource.setrlimit(which, (value if most < 0 else min(value, most), most))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -123,6 +131,9 @@ def serve_program(server: Server, channel: socket.socket, source_file: int) -> N
 
         send(channel, {"compiled": False, "text": "".join(traceback.format_exception_only(problem))})
         return
+    for which in (resource.RLIMIT_CPU, resource.RLIMIT_AS):
+        _, most = resource.getrlimit(which)
+        resource.setrlimit(which, (most, most))
     body = child.Script(code, source)
     gc.freeze()
     send(channel, {"compiled": True})
@@ -166,18 +177,30 @@ def _reap() -> bool:
 
 
 def main(argument: str) -> None:
-    """Set the box up and serve: ``argument`` names the control socket and what is left to do to be isolated."""
+    """Finish the box and serve.
+
+    Parameters
+    ----------
+    argument
+        JSON: ``socket`` (number) or ``path`` of the control socket; ``isolated``; ``become``, a user that root turns
+        into; ``namespace``, whether a user namespace is still to be made; ``library``, the keeper in C.
+    """
     options = json.loads(argument)
     channel = _connected(options)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_DFL)
     if options["isolated"]:
-        if options["user"] is not None:  # still the machine's root: become nobody, with a user namespace of one's own
-            kernel.mount("proc", "/proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+        if options["become"] is not None:  # this is still root
+            kernel.mount(
+                "proc", "/proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC
+            )  # bubblewrap's is partly covered
             os.setgroups([])
-            os.setresgid(*[options["user"]] * 3)
-            os.setresuid(*[options["user"]] * 3)
+            os.setresgid(*[options["become"]] * 3)
+            os.setresuid(*[options["become"]] * 3)
+        if options["namespace"]:
             kernel.own_user_namespace(1000)
+            for folder in filter(os.path.isdir, COVERED):
+                kernel.mount("tmpfs", folder, kernel.READ_ONLY, "size=4k")
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # when the machine runs out of memory, boxes die first
         kernel.set_dumpable(False)
