@@ -24,8 +24,8 @@ Strategy = Callable[[NDArray[np.float64], int, np.random.Generator], NDArray[np.
 
 _ALIASES = {
     "random": "scar", "S1": "scar", "sar_lbeA": "sar_lbe_a", "S2": "sar_lbe_a", "sar_lbeB": "sar_lbe_b",
-    "S3": "sar_lbe_b", "S4": "sar_pusb_topk", "case-control": "case_control", "naive": "full_u", "naive_mode": "full_u", "story_mode": "story",
-    "nnpu_full_u": "full_u", "story_equal_n": "story",
+    "S3": "sar_lbe_b", "S4": "sar_pusb_topk", "case-control": "case_control", "naive": "full_u",
+    "naive_mode": "full_u", "nnpu_full_u": "full_u", "story_mode": "story", "story_equal_n": "story",
 }  # fmt: skip
 
 
