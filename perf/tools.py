@@ -67,15 +67,16 @@ def assay_python(programs: Sequence[str], session: bool = False) -> list[Outcome
     return asyncio.run(run())
 
 
-def fresh_python(programs: Sequence[str]) -> list[Outcome]:
-    """The same, with a bubblewrap and an interpreter for every call."""
+def fresh_python(programs: Sequence[str], *, bare: bool) -> list[Outcome]:
+    """The same, with a bubblewrap and an interpreter for every call; ``bare`` = without looking for packages."""
     python = base_python()
     shown = ["/usr", "/lib", "/lib64", "/bin", str(Path(python).resolve().parents[1])]
     binds = [word for path in dict.fromkeys(shown) if os.path.exists(path) for word in ("--ro-bind", path, path)]
+    flags = ["-I", "-S"] if bare else ["-I"]
     found = []
     for code in programs:
         begun = time.perf_counter()
-        done = subprocess.run([*BWRAP, *binds, python, "-I", "-S", "-c", code], capture_output=True, text=True)
+        done = subprocess.run([*BWRAP, *binds, python, *flags, "-c", code], capture_output=True, text=True)
         found.append((time.perf_counter() - begun, done.stdout.strip()))
         if done.returncode:
             raise Broken(f"bubblewrap with an interpreter fails here: {done.stderr.strip()[-300:]}")
@@ -148,7 +149,8 @@ def python_part(options: argparse.Namespace) -> tuple[list[list[str]], dict[str,
     contestants: dict[str, Callable[[], list[Outcome]]] = {
         "assay": lambda: assay_python(programs),
         "assay, session": lambda: assay_python(programs, session=True),
-        "bubblewrap and interpreter a call": lambda: fresh_python(programs),
+        "bubblewrap and python -c a call": lambda: fresh_python(programs, bare=False),
+        "bubblewrap and python -S -c a call": lambda: fresh_python(programs, bare=True),
     }
     notes = []
     if options.peers:
