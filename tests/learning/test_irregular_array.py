@@ -322,6 +322,12 @@ def test_xarray_round_trips_and_other_libraries_get_their_axes():
     panel = converters.to_sktime(array)
     assert panel.loc[("A", 0.5), "y"] == 9.0
     assert len(panel) == 5
+    nested = converters.to_sktime(array, "nested_univ")
+    assert nested.index.tolist() == ["A", "B"]
+    assert nested.loc["A", "x"].tolist() == [1.0, 2.0, 3.0]
+    assert nested.loc["B", "y"].index.tolist() == [1.0, 2.0]
+    with pytest.raises(UsageError, match="sktime panel"):
+        converters.to_sktime(array, "nested")  # type: ignore[arg-type]
 
 
 def test_awkward_arrays_hold_each_signal_by_itself():

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
 import numpy as np
 
-from assay.core.errors import DataError, MissingExtra
+from assay.core.errors import DataError, MissingExtra, unknown_name
 from assay.learning.irregular.array import DIMS, Array, IrregularArray
 from assay.learning.irregular.dense import to_dense, to_list
 
@@ -23,10 +24,26 @@ def to_aeon(array: IrregularArray, **options: Any) -> Array | list[Array]:
     return np.stack(series) if len({x.shape[1] for x in series}) == 1 else series
 
 
-def to_sktime(array: IrregularArray) -> Any:
-    """pandas frame with MultiIndex (series, time) and a column a signal (sktime's pd-multiindex panel)."""
+def to_sktime(array: IrregularArray, mtype: Literal["pd-multiindex", "nested_univ"] = "pd-multiindex") -> Any:
+    """pandas panel of sktime.
+
+    Parameters
+    ----------
+    mtype
+        ``pd-multiindex``: a row a (series, time), a column a signal. ``nested_univ``: a row a series, a column a
+        signal, in each cell a pandas series of that signal's own values and times.
+    """
     import pandas as pd
 
+    names = pd.Index([str(s) for s in array.signal_id])
+    if mtype == "nested_univ":
+        n, m, _ = array.shape
+        bounds = np.searchsorted(array.coords[0] * m + array.coords[1], np.arange(n * m + 1))
+        times = array.time_id[array.coords[2]]
+        cells = [pd.Series(array.data[a:b], index=times[a:b]) for a, b in pairwise(bounds)]
+        return pd.DataFrame({name: cells[j::m] for j, name in enumerate(names)}, index=pd.Index(array.ts_id))
+    if mtype != "pd-multiindex":
+        raise unknown_name("sktime panel", mtype, ("pd-multiindex", "nested_univ"))
     width = max(1, len(array.time_id))
     key, row = np.unique(array.coords[0] * width + array.coords[2], return_inverse=True)
     values = np.full((len(key), len(array.signal_id)), np.nan)
@@ -34,7 +51,7 @@ def to_sktime(array: IrregularArray) -> Any:
     index = pd.MultiIndex.from_arrays(
         [array.ts_id[key // width], array.time_id[key % width]], names=["ts_id", "time_id"]
     )
-    return pd.DataFrame(values, index=index, columns=pd.Index([str(s) for s in array.signal_id]))
+    return pd.DataFrame(values, index=index, columns=names)
 
 
 def to_awkward(array: IrregularArray) -> Any:

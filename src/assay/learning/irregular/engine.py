@@ -128,9 +128,9 @@ class IrregularAccessor:
         """Values with axes (n, channels, T), or a list of unequal series."""
         return converters.to_aeon(self.array, **options)
 
-    def to_sktime(self) -> Any:
-        """pandas panel with a MultiIndex."""
-        return converters.to_sktime(self.array)
+    def to_sktime(self, **options: Any) -> Any:
+        """pandas panel; options as of `converters.to_sktime`."""
+        return converters.to_sktime(self.array, **options)
 
     def to_awkward(self) -> Any:
         """awkward array n x channels x var."""
