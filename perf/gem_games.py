@@ -2,6 +2,7 @@
 
 python perf/gem_games.py            # makes the peer's environment at the first call (a package index is needed)
 python perf/gem_games.py --quick    # fewer resets
+python perf/gem_games.py --solvers  # the reference players and random actions on every game; no peer
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from assay.agents.gem.games.words import read_words
-from assay.agents.gem.registry import make
+from assay.agents.gem.registry import REGISTRY, make
+from assay.agents.gem.solvers.policy import SolverPolicy
 
 PEER = "gem-llm==0.1.0"
 TARGET = 20.0
@@ -206,10 +208,41 @@ def resets(other: Peer, quick: bool) -> bool:
     return fine
 
 
+def players(episodes: int) -> None:
+    """Mean return, share solved, turns and CPU of the solver, and the return of random actions, seeds 0 to n - 1."""
+    print(f"{episodes} episodes a game        solver: return  solved  turns  s/episode   random: return  solved")
+    for name in REGISTRY.ids("game"):
+        if name.endswith("random"):
+            continue
+        env = make(name)
+        found: list[list[float]] = []
+        begun = time.process_time()
+        for policy in (SolverPolicy(0), None):
+            returns, solved, turns = 0.0, 0, 0
+            for seed in range(episodes):
+                env.reset(seed)
+                ended = False
+                while not ended:
+                    action = policy.act(env) if policy else env.sample_random_action()
+                    _, reward, terminated, truncated, info = env.step(action)
+                    returns += reward
+                    ended = terminated or truncated
+                solved += info["solved"]
+                turns += env.turn
+            found.append([returns / episodes, solved / episodes, turns / episodes, time.process_time() - begun])
+        (first, won, turns, seconds), (random, luck, *_) = found
+        print(f"{name:32s} {first:12.3f} {won:7.2f} {turns:6.1f} {seconds / episodes:10.3f} {random:16.3f} {luck:7.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer resets and episodes")
-    quick = parser.parse_args().quick
+    parser.add_argument("--solvers", action="store_true", help="play every game with its solver and at random")
+    options = parser.parse_args()
+    quick = options.quick
+    if options.solvers:
+        players(5 if quick else 20)
+        return
     try:
         python = install()
     except (subprocess.CalledProcessError, OSError) as error:

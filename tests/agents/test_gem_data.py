@@ -1,8 +1,10 @@
 """Environments on data: readers and graders against published verdicts, order of rows, faults in files."""
 
 import json
+import re
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -271,8 +273,9 @@ def test_pictures_come_as_arrays(tmp_path):
 
 
 def test_the_ids_of_the_sheet_are_there():
-    families = {family: len(REGISTRY.ids(family)) for family in ("game", "math", "code", "qa", "logic", "eval")}
-    assert families == {"game": 39, "math": 7, "code": 3, "qa": 2, "logic": 5, "eval": 14}
+    families = {family: len(REGISTRY.ids(family)) for family in ("game", "math", "code", "qa", "eval")}
+    assert families == {"game": 39, "math": 7, "code": 3, "qa": 2, "eval": 14}
+    assert len([name for name in REGISTRY.ids("logic") if "RuleTaker" in name]) == 5
     assert len(GEM24) == len(set(GEM24)) == 24
     assert set(GEM24) <= set(REGISTRY.ids())
     assert set(DATA) <= set(REGISTRY.ids())
@@ -290,6 +293,45 @@ def test_every_reasoning_gym_set_is_an_environment():
     assert len(env) == 10
     with pytest.raises(EnvError, match="no data set"):
         make("rg:composite").reset(0)
+
+
+def proofs(facts, rules, goal):
+    """Least depth of a proof by backward search; None where there is none."""
+
+    def prove(person, quality, open_goals):
+        if (person, quality) in facts:
+            return 0
+        found = []
+        for conditions, conclusion in rules:
+            if conclusion == quality and quality not in open_goals:
+                steps = [prove(person, condition, open_goals | {quality}) for condition in conditions]
+                if None not in steps:
+                    found.append(1 + max(steps))
+        return min(found, default=None)
+
+    return prove(*goal, frozenset())
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3, 5])
+def test_made_up_theories_are_judged_as_a_backward_prover_does(depth):
+    env = make(f"logic:Theories-d{depth}", size=60)
+    answers = Counter()
+    for row in env.rows:
+        text, statement = row["question"].split("\nWhat cannot be concluded is false. True or False: ")
+        facts = set(re.findall(r"(\w+) is (\w+)\.", re.sub(r"If .*?\.", "", text)))
+        rules = [(c.split(" and "), q) for c, q in re.findall(r"If someone is (.*?) then they are (\w+)\.", text)]
+        person, negation, quality = re.fullmatch(r"(\w+) is (not )?(\w+)\.", statement).groups()
+        steps = proofs(facts, rules, (person, quality))
+        assert row["answer"] == str((steps is not None) != bool(negation))
+        assert (steps is not None) == row["follows"]
+        if steps is not None:
+            assert steps == depth
+        answers[row["answer"], row["follows"]] += 1
+    assert len(answers) == 4
+    env.reset(0)
+    assert env.step(f"\\boxed{{{env.rows[env.row]['answer']}}}")[1] == 1
+    with pytest.raises(EnvError, match="depth is 10"):
+        make("logic:Theories-d1", depth=10)
 
 
 @pytest.mark.slow

@@ -87,6 +87,8 @@ def fill(registry: Registry) -> Registry:
         registry.register(f"game:WikiGame-v0-{level}", "assay.agents.gem.wiki.env:WikiGame", level=level)
     for env_id, (kind, source, settings) in DATA.items():
         registry.register(env_id, f"assay.agents.gem.data:{kind}", dataset_name=source, **settings)
+    for depth in (0, 1, 2, 3, 5):
+        registry.register(f"logic:Theories-d{depth}", "assay.agents.gem.logic:TheoryEnv", depth=depth)
     registry.register("webshop:WebShop-v0", "assay.agents.gem.webshop.env:WebShop")
     registry.register("multi:SharedGame-v0", "assay.agents.gem.multi:SharedGame")
     registry.register("multi:PrisonersDilemma-v0", "assay.agents.gem.multi:PrisonersDilemma")
