@@ -143,6 +143,35 @@ def test_the_last_turn_is_announced():
     assert trace.end == "answer"
 
 
+def test_a_run_that_has_spent_its_money_or_tool_time_has_last_words():
+    def reply(text, cost, call=True):
+        made = (ToolCall("c", "nap", "{}"),) if call else ()
+        return Reply(
+            (Choice(text, tool_calls=made, stop_reason="tool_calls" if call else "stop"),), Usage(1, 1), cost=cost
+        )
+
+    async def nap() -> str:
+        """Sleep."""
+        await asyncio.sleep(0.05)
+        return ""
+
+    def scripted():
+        return ReplayModel([reply("a", 0.4), reply("b", 0.6), reply("c", 0.1, call=False)])
+
+    stopped = run(tool_loop(scripted()), tools=[tool(nap)], cost=1.0)
+    assert (stopped.end, stopped.turns, stopped.cost) == ("cost limit", 2, pytest.approx(1.0))
+    spoken = run(tool_loop(scripted(), last_call="Submit."), tools=[tool(nap)], cost=1.0)
+    assert (spoken.end, spoken.answer, spoken.cost) == ("answer", "c", pytest.approx(1.1))
+    assert spoken.messages[-2]["content"] == "Submit."
+    stubborn = ScriptedChatModel(lambda m, r: reply("again", 0.6))
+    ended = run(tool_loop(stubborn, last_call="Submit."), tools=[tool(nap)], cost=1.0)
+    assert (ended.end, ended.turns) == ("cost limit", 3)
+    slow = run(tool_loop(scripted()), tools=[tool(nap)], tool_time=0.07)
+    assert (slow.end, slow.tool_calls, slow.tool_errors) == ("time limit", 2, 1)
+    with pytest.raises(UsageError, match="no known price"):
+        run(tool_loop(ReplayModel(["x"])), cost=1.0)
+
+
 def test_pictures_of_tools_are_shown_by_the_user():
     class Camera:
         name, description, parameters = "camera", "A picture.", {"type": "object", "properties": {}}

@@ -162,7 +162,8 @@ def tool_loop(
     calls_per_turn
         Calls of one reply that are carried out; the model is told that the others were not. None = all.
     last_call
-        Message added before the last turn that is permitted.
+        Message added before the last reply that is permitted. With it, a run that has spent its tokens, cost or tool
+        time may say one thing more.
     compaction
         What happens when ``limits.context`` is reached: ``summary`` or ``window``.
     sampling
@@ -278,9 +279,7 @@ async def _native(
     schemas = [schema(tool) for tool in tools.values()]
     offered = {"tools": schemas} if schemas else {}
     while True:
-        if last_call is not None and talk.last_turn:
-            talk.say({"role": "user", "content": last_call})
-        choice = await talk.ask(**offered)
+        choice = await _asked(talk, last_call, **offered)
         if not choice.tool_calls:
             return _answered(talk, choice)
         pictures: list[dict[str, Any]] = []
@@ -305,9 +304,7 @@ async def _textual(
     talk.say({"role": "user", "content": form.instructions(list(tools.values()))}, head=True)
     stops = form.stops(list(tools.values()))
     while True:
-        if last_call is not None and talk.last_turn:
-            talk.say({"role": "user", "content": last_call})
-        choice = await talk.ask(**({"stop": stops} if stops else {}))
+        choice = await _asked(talk, last_call, **({"stop": stops} if stops else {}))
         if choice.stop_reason in _REFUSALS:
             return talk.finish("refusal", choice.text or None)
         move = form.read(choice.text, list(tools.values()))
@@ -323,6 +320,13 @@ async def _textual(
             _shown(talk, {"role": "user", "content": content})
         if revise is not None and (talk.turn + 1) % revise == 0:
             await _planned(talk, _REVISE)
+
+
+async def _asked(talk: Conversation, last_call: str | None, **options: Any) -> Choice:
+    closing = last_call is not None and talk.closing()
+    if closing:
+        talk.say({"role": "user", "content": last_call})
+    return await talk.ask(granted=closing, **options)
 
 
 async def _planned(talk: Conversation, request: str) -> None:
@@ -473,7 +477,7 @@ def _merge(talk: Conversation, done: Trace) -> None:
         step.turn = talk.turn
         step.message = None if step.message is None else step.message + shift
         talk.trace.steps.append(step)
-    talk.add(done.prompt_tokens + done.completion_tokens)
+    talk.add(done)
 
 
 async def _run(fn: Callable[..., Any], *args: Any) -> Any:

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from assay.core.errors import ProviderError, UsageError
@@ -42,21 +42,27 @@ class Limits:
         Wall time in all.
     tokens
         Prompt and completion tokens of all calls in all.
+    cost
+        US dollars of all calls in all; the model must have a known price.
     context
         Prompt tokens at which the history is compacted before the next call.
     reply_tokens
         Tokens of one reply.
     tool_seconds
         Wall time of one tool call; past it the model is told so and goes on.
+    tool_time
+        Wall time of all tool calls together.
     """
 
     turns: int | None = 100
     tool_calls: int | None = None
     seconds: float | None = None
     tokens: int | None = None
+    cost: float | None = None
     context: int | None = None
     reply_tokens: int | None = None
     tool_seconds: float | None = 60.0
+    tool_time: float | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -115,7 +121,10 @@ class Conversation:
         self._head = len(self.shown)
         self._began = time.monotonic()
         self._tokens = 0
+        self._cost = 0.0
+        self._tool_time = 0.0
         self._context = 0
+        self._last_words = False
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
@@ -160,38 +169,62 @@ class Conversation:
         """
         self._check()
         limits = self.limits
-        calls = None if limits.tool_calls is None else max(0, limits.tool_calls - self.trace.tool_calls)
-        tokens = None if limits.tokens is None else limits.tokens - self._tokens
-        return Limits(
-            limits.turns, calls, self.seconds_left, tokens, limits.context, limits.reply_tokens, limits.tool_seconds
+        return replace(
+            limits,
+            tool_calls=None if limits.tool_calls is None else max(0, limits.tool_calls - self.trace.tool_calls),
+            seconds=self.seconds_left,
+            tokens=None if limits.tokens is None else limits.tokens - self._tokens,
+            cost=None if limits.cost is None else limits.cost - self._cost,
+            tool_time=None if limits.tool_time is None else limits.tool_time - self._tool_time,
         )
 
-    def add(self, tokens: int) -> None:
-        """Count tokens that were spent elsewhere."""
-        self._tokens += tokens
+    def add(self, done: Trace) -> None:
+        """Count what was spent elsewhere."""
+        self._tokens += done.prompt_tokens + done.completion_tokens
+        self._cost += done.cost or 0.0
+        self._tool_time += sum(step.seconds or 0.0 for step in done.steps if step.kind == "tool")
 
-    @property
-    def last_turn(self) -> bool:
-        """Whether the next reply is the last one permitted."""
+    def closing(self) -> bool:
+        """Whether the next reply is the last one: the last turn, or one beyond what may be spent, granted once.
+
+        For a caller that says so to the model before it asks. Time on the clock is never granted.
+        """
+        if self._spent() is not None and not self._last_words:
+            self._last_words = True
+            return True
         return self.limits.turns is not None and self.turn + 2 >= self.limits.turns
 
-    def _check(self, *, turns: bool = True) -> None:
+    def _spent(self) -> str | None:
         limits = self.limits
-        if turns and limits.turns is not None and self.turn + 1 >= limits.turns:
+        for end, used, most in (
+            ("token limit", self._tokens, limits.tokens),
+            ("cost limit", self._cost, limits.cost),
+            ("time limit", self._tool_time, limits.tool_time),
+        ):
+            if most is not None and used >= most:
+                return end
+        return None
+
+    def _check(self, *, granted: bool = False) -> None:
+        limits = self.limits
+        if limits.turns is not None and self.turn + 1 >= limits.turns:
             raise Stop("step limit")
-        if limits.tokens is not None and self._tokens >= limits.tokens:
-            raise Stop("token limit")
+        spent = self._spent()
+        if spent is not None and not granted:
+            raise Stop(spent)
         left = self.seconds_left
         if left is not None and left <= 0:
             raise Stop("time limit")
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
-    async def ask(self, **options: Any) -> Choice:
+    async def ask(self, *, granted: bool = False, **options: Any) -> Choice:
         """The model's next reply to what it is shown; written down as a message and a step.
 
         Parameters
         ----------
+        granted
+            Tokens, cost and tool time may be spent already: the model's last words (`closing`).
         options
             Keyword arguments of ``generate`` for this call (tools, stop, response_format).
 
@@ -202,7 +235,7 @@ class Conversation:
         ProviderError
             The model cannot be reached.
         """
-        self._check()
+        self._check(granted=granted)
         if self.limits.context is not None and self._context >= self.limits.context:
             await self._compact()
         try:
@@ -239,10 +272,14 @@ class Conversation:
         left = self.seconds_left
         if left is not None and left <= 0:
             raise Stop("time limit")
-        bounds = [b for b in (limits.tool_seconds, left) if b is not None]
+        rest = None if limits.tool_time is None else limits.tool_time - self._tool_time
+        if rest is not None and rest <= 0:
+            raise Stop("time limit")
+        bounds = [b for b in (limits.tool_seconds, left, rest) if b is not None]
         began = time.monotonic()
         result = await call(tools, name, arguments, seconds=min(bounds, default=None))
         step = Step("tool", max(self.turn, 0), seconds=time.monotonic() - began, tool=name, call=identifier)
+        self._tool_time += step.seconds or 0.0
         step.arguments, step.error = arguments, result.error
         self.trace.steps.append(step)
         return result
@@ -263,7 +300,12 @@ class Conversation:
         self._context = usage.prompt_tokens + usage.completion_tokens
         step = Step("model", max(self.turn, 0), seconds=time.monotonic() - began)
         step.prompt_tokens, step.completion_tokens = usage.prompt_tokens, usage.completion_tokens
-        step.stop_reason = reply.stop_reason
+        step.stop_reason, step.cost = reply.stop_reason, reply.cost
+        if self.limits.cost is not None and reply.cost is None:
+            raise UsageError(
+                f"{self.model.name} has no known price, so a cost limit cannot be kept; give price_in and price_out."
+            )
+        self._cost += reply.cost or 0.0
         return reply.choices[0], step
 
     # -- compaction ------------------------------------------------------------------------------------------------

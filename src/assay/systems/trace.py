@@ -28,6 +28,7 @@ ENDS = (
     "step limit",
     "tool limit",
     "token limit",
+    "cost limit",
     "time limit",
     "context limit",
     "length",
@@ -57,8 +58,8 @@ class Step(msgspec.Struct, omit_defaults=True):
         Wall time; None = unknown.
     tool, call, arguments
         Name, id and arguments (JSON text as written) of a tool call.
-    prompt_tokens, completion_tokens
-        Of a reply.
+    prompt_tokens, completion_tokens, cost
+        Of a reply; cost in US dollars, None = unknown.
     stop_reason
         Of a reply.
     error
@@ -80,6 +81,7 @@ class Step(msgspec.Struct, omit_defaults=True):
     arguments: str | None = None
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    cost: float | None = None
     stop_reason: str | None = None
     error: str | None = None
     reward: float | None = None
@@ -161,6 +163,13 @@ class Trace(msgspec.Struct):
     def completion_tokens(self) -> int:
         """Of all replies, compaction included."""
         return sum(step.completion_tokens or 0 for step in self.steps)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars of all replies; None where one of them has no price, or there is none."""
+        costs = [step.cost for step in self.steps if step.kind in ("model", "compaction")]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known and len(known) == len(costs) else None
 
     @property
     def seconds(self) -> float:
@@ -319,7 +328,7 @@ def _reply(message: Mapping[str, Any], step: Step) -> Reply:
     )
     stop = step.stop_reason or ("tool_calls" if calls else "stop")
     choice = Choice(_text(message.get("content")), message.get("reasoning_content"), calls, stop)
-    return Reply((choice,), Usage(step.prompt_tokens or 0, step.completion_tokens or 0))
+    return Reply((choice,), Usage(step.prompt_tokens or 0, step.completion_tokens or 0), cost=step.cost)
 
 
 def _pictures_out(message: Mapping[str, Any], folder: Path) -> dict[str, Any]:
