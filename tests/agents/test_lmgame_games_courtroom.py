@@ -160,7 +160,11 @@ def test_masks_replace_names_everywhere_but_not_inside_words_and_leave_end_state
     observation, info = env.reset(0)
     assert "Dialog: Zoe Cee: Bob greets Zoe and Annie." in observation.textual_representation
     assert info["evidence"] == ["Jar"]
-    assert observation.background == "Zoe lost a cup."
+    assert observation.background.splitlines() == [
+        "Zoe lost a cup.",
+        "Transcript, last 30 lines:",
+        "Zoe Cee: Hello.",
+    ]
     with pytest.raises(DataError, match="name_mappings"):
         Masks.of({"name_mappings": {"a": 1}})
     for action in ["a", "down", "a"]:

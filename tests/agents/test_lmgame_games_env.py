@@ -190,6 +190,26 @@ def test_generated_levels_keep_their_certificate(seed):
     assert again == made
 
 
+def test_fresh_levels_are_drawn_from_the_seed_at_every_reset():
+    fresh = {"count": 2, "rows": 6, "columns": 6, "boxes": 1, "pushes": (3, 9)}
+    env, other = make("sokoban", fresh=fresh), make("sokoban", fresh=fresh)
+    env.reset(1)
+    other.reset(1)
+    first = env.engine.levels
+    assert first == other.engine.levels
+    assert len(first) == 2
+    for level in first:
+        solution = solve(level)
+        assert solution is not None
+        assert 3 <= solution.pushes <= 9
+    env.reset()
+    assert env.engine.levels != first
+    with pytest.raises(UsageError, match="not understood"):
+        make("sokoban", fresh={"row": 5}).reset(0)
+    with pytest.raises(UsageError, match="both"):
+        make("sokoban", fresh=fresh, levels=first)
+
+
 def test_an_unsolvable_level_has_no_solution():
     assert solve(Level(("######", "#$  ?#", "#@   #", "######"))) is None
 

@@ -220,5 +220,11 @@ def test_vector_environments_play_what_single_ones_play_and_restart_on_the_next_
         tetris.reset(seed=[1])
 
 
+def test_the_module_registers_when_gymnasium_imports_it_by_name():
+    env = gymnasium.make("assay.agents.lmgame.gym:LMGame/Sokoban-v0", action_type="index", max_steps=7)
+    env.reset(seed=0)
+    assert env.unwrapped.env.max_steps == 7  # type: ignore[attr-defined]
+
+
 def test_every_game_has_a_name_in_gymnasium():
     assert set(games()) == set(IDS.values())

@@ -298,8 +298,9 @@ class Courtroom(Engine):
         return [(self.masks.text(entry["name"]), self.masks.text(entry["text"])) for entry in entries]
 
     def background(self) -> str:
-        """The case in short, masked."""
-        return self.masks.text(self.case.get("background", ""))
+        """The case in short and what was said so far, masked."""
+        said = [f"Transcript, last {HISTORY} lines:", *self.transcript()] if self.history else []
+        return "\n".join([self.masks.text(self.case.get("background", "")), *said])
 
     def spoken(self) -> tuple[str, str]:
         """(speaker, line) on the screen, masked."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.agents.lmgame.games.engine import Engine, Played
-from assay.core.errors import DataError
+from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -166,6 +166,9 @@ class Sokoban(Engine):
     ----------
     levels : sequence of Level, path of a level file, or None
         None: the shipped six.
+    fresh : mapping or None
+        Draw new levels at every reset, from the seed: ``count`` of them (6) and the options of
+        `sokoban_generator.generate`, such as rows, columns, boxes, pushes. Nobody has seen them before.
     """
 
     name: ClassVar[str] = "sokoban"
@@ -173,7 +176,12 @@ class Sokoban(Engine):
     stuck_limit: ClassVar[int] = 5
     max_steps: ClassVar[int | None] = 200
 
-    def __init__(self, levels: Sequence[Level] | str | Path | None = None) -> None:
+    def __init__(
+        self, levels: Sequence[Level] | str | Path | None = None, fresh: Mapping[str, Any] | None = None
+    ) -> None:
+        if levels is not None and fresh is not None:
+            raise UsageError("sokoban: both levels and fresh are given; give one of them.")
+        self.fresh = fresh
         if levels is None:
             levels = shipped_levels()
         elif isinstance(levels, str | Path):
@@ -181,8 +189,9 @@ class Sokoban(Engine):
         self.levels = list(levels)
         if not self.levels:
             raise DataError("Sokoban needs at least one level, got an empty list.")
-        self._load(0)
+        self.finished = False
         self.done_boxes = 0
+        self._load(0)
 
     def _load(self, index: int) -> None:
         self.index = index
@@ -193,11 +202,21 @@ class Sokoban(Engine):
 
     def reset(self, rng: np.random.Generator) -> None:
         self.rng = rng
+        if self.fresh is not None:
+            self.levels = self._draw(self.fresh)
         self._load(0)
         self.done_boxes = 0
         self.finished = False
 
-    finished = False
+    def _draw(self, fresh: Mapping[str, Any]) -> list[Level]:
+        from assay.agents.lmgame.games.sokoban_generator import generate
+
+        options = {"count": 6, **fresh}
+        count = options.pop("count")
+        try:
+            return [generate(self.rng, **options).level for _ in range(count)]
+        except TypeError as error:
+            raise UsageError(f"sokoban: fresh={dict(fresh)!r} is not understood: {error}.") from error
 
     def play(self, command: str) -> Played:
         placed = (self.boxes & self.level.targets).bit_count()
