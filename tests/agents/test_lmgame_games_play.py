@@ -15,7 +15,7 @@ from assay.agents.lmgame.games import candy_crush as candy
 from assay.agents.lmgame.games import twenty_forty_eight as g2048
 from assay.agents.lmgame.gym import IDS, register
 from assay.agents.lmgame.replay import EpisodeLog, frames, read_log, to_gif, to_html
-from assay.agents.lmgame.solvers.players import make_player, play, players
+from assay.agents.lmgame.solvers.players import TerminalPlayer, make_player, play, players
 from assay.agents.lmgame.solvers.puzzle import cascade, expectimax, placements
 from assay.core.errors import DataError, UsageError
 from assay.systems.environment import Environment
@@ -34,6 +34,28 @@ def test_experts_beat_random_players_and_players_repeat_themselves(game):
     assert scores["expert"] > 2 * scores["random"]
     assert players(game)[0] == "random"
     assert isinstance(make(game), Environment)
+
+
+def test_players_of_known_skill_lie_between_the_expert_and_chance():
+    def score(name: str) -> float:
+        seeds = range(6)
+        return sum(play(make("candy_crush"), make_player("candy_crush", name, s), seed=s).score for s in seeds)
+
+    assert score("noisy:0") == score("expert")
+    assert score("expert") > score("noisy:0.3") > score("noisy:0.9") > 0
+    for name in ("noisy:2", "noisy:x"):
+        with pytest.raises(UsageError, match="from 0 to 1"):
+            make_player("candy_crush", name)
+
+
+def test_a_person_at_the_terminal_types_actions():
+    shown, typed = [], iter(["", "left", "up"])
+    person = TerminalPlayer(read=lambda prompt: next(typed), write=shown.append)
+    result = play(make("twenty_forty_eight"), person, seed=0, max_steps=2)
+    assert result.steps == 2
+    assert "'board'" in shown[0]
+    assert shown[1] == "Type an action."
+    assert isinstance(make_player("tetris", "human"), TerminalPlayer)
 
 
 def test_expectimax_takes_the_better_of_two_moves_and_none_when_there_is_none():

@@ -30,6 +30,45 @@ class RandomPlayer:
         return env.engine.random_action(self.rng)
 
 
+@dataclass
+class NoisyPlayer:
+    """Plays as another does, but a random action with probability ``error``: a player of known skill.
+
+    Parameters
+    ----------
+    player : Player
+        Whom it follows.
+    error : float
+        Between 0 and 1.
+    rng : Generator
+        Decides when to err, and how.
+    """
+
+    player: Player
+    error: float
+    rng: np.random.Generator
+
+    def act(self, env: GameEnv) -> str:
+        if self.rng.random() < self.error:
+            return env.engine.random_action(self.rng)
+        return self.player.act(env)
+
+
+@dataclass
+class TerminalPlayer:
+    """A person at the terminal: sees the text, types the action."""
+
+    read: Callable[[str], str] = input
+    write: Callable[[str], None] = print
+
+    def act(self, env: GameEnv) -> str:
+        self.write(env.text())
+        shown = ", ".join(env.actions[:13]) + (", ..." if len(env.actions) > 13 else "")
+        while not (action := self.read(f"Action ({shown}): ").strip()):
+            self.write("Type an action.")
+        return action
+
+
 class FunctionPlayer:
     """A player that is a function of the engine."""
 
@@ -126,7 +165,7 @@ def players(game: str) -> list[str]:
 
 
 def make_player(game: str, name: str, seed: int = 0) -> Player:
-    """A player of a game by name: one of `players`, or "expert" for the strongest.
+    """A player of a game by name: one of `players`, "expert", "noisy:ERROR" (an expert that errs), or "human".
 
     Raises
     ------
@@ -134,10 +173,21 @@ def make_player(game: str, name: str, seed: int = 0) -> Player:
         The game has no such player.
     """
     own = {"random": _random, **_PLAYERS.get(game, {})}
+    if name == "human":
+        return TerminalPlayer()
+    if name.startswith("noisy:"):
+        try:
+            error = float(name.removeprefix("noisy:"))
+        except ValueError:
+            error = -1.0
+        if not 0 <= error <= 1:
+            raise UsageError(f"player {name!r}: the error is a number from 0 to 1, as in 'noisy:0.3'.")
+        rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+        return NoisyPlayer(make_player(game, "expert", seed), error, rng)
     if name == "expert":
         name = list(own)[-1]
     if name not in own:
-        raise unknown_name(f"player of {game}", name, [*own, "expert"])
+        raise unknown_name(f"player of {game}", name, [*own, "expert", "noisy:0.3", "human"])
     return own[name](seed)
 
 
