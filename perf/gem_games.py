@@ -28,7 +28,21 @@ from assay.agents.gem.solvers.policy import SolverPolicy
 
 PEER = "gem-llm==0.1.0"
 TARGET = 20.0
-UNREADABLE = ("no box", "\\boxed{}", "\\boxed{1,2}", "\\boxed{ up}", "\\boxed{-3}", "\\boxed{1 1 a}", "\\boxed{a b}")
+UNREADABLE = (
+    "no box",
+    "\\boxed{}",
+    "\\boxed{1,2}",
+    "\\boxed{ up}",
+    "\\boxed{-3}",
+    "\\boxed{1 1 a}",
+    "\\boxed{a b}",
+    "\\boxed{ 1 2}",
+    "\\boxed{1  2}",
+    "\\boxed{1  1 1}",
+    "\\boxed{A  C}",
+    "\\boxed{a, c}",
+    "\\boxed{UP}",
+)
 PARITY = (
     "GuessTheNumber", "Mastermind", "Wordle", "Hangman", "FifteenPuzzle", "Sudoku", "TowerofHanoi", "Sokoban",
     "Crosswords", "WordSearch",
@@ -195,7 +209,7 @@ def resets(other: Peer, quick: bool) -> bool:
     fine = True
     print("reset, CPU ms (mean, median)          gem-llm              assay          ratio of means")
     for name in RESETS:
-        count = {"Sokoban-v0-hard": 8, "Sokoban-v0-easy": 40}.get(name, 30) // (2 if quick else 1)
+        count = {"Sokoban-v0-hard": 9, "Sokoban-v0-easy": 40}.get(name, 30) // (3 if quick else 1)
         ours: list[float] = []
         theirs: list[float] = []
         for seed in range(1, count + 1):

@@ -141,17 +141,20 @@ def test_an_unreadable_action_ends_the_game_with_the_format_penalty(game, text):
 
 READABLE = {
     GuessTheNumber: (["7", "0", "007", "9" * 5000], ["7 ", " 7", "7.0", "+7", "1,000"]),
-    Mastermind: (["1 2", " 1  2 ", "0 9", "1 2 3"], ["1,2", "1 2.", "a b"]),
-    Minesweeper: (["reveal 0 0", "Flag 1 1", "open 1 1", "reveal 99 0"], ["reveal 0,0", "0 0", "reveal -1 0"]),
-    Wordle: (["cat", "CAT", "cats", "zzz"], ["c at", "c4t", "cat!"]),
+    Mastermind: (["1 2", "1  2", "0 9", "1 2 3", "12"], ["1,2", "1 2.", "a b", " 1 2", "1 2 "]),
+    Minesweeper: (
+        ["reveal 0 0", "Flag 1 1", "open 1 1", "reveal 99 0"],
+        ["reveal 0,0", "0 0", "reveal -1 0", "reveal  0 0", " reveal 0 0"],
+    ),
+    Wordle: (["cat", "CAT", "cats", "zzz", "c a t"], [" cat", "cat ", "c4t", "cat!"]),
     Hangman: (["c", "C", "cat", "cats"], ["c at", " c", "1"]),
     FifteenPuzzle: (["up", "down", "left", "right"], ["Up", " up", "north"]),
-    Sudoku: (["1 1 1", " 1  1 1 ", "9 9 9"], ["1,1,1", "1 1", "1 1 1 1"]),
-    TowerOfHanoi: (["A C", "a c", "AC", "A,C", "A , C", "b a"], ["D A", "A-C", "A B C", "A"]),
+    Sudoku: (["1 1 1", "9 9 9"], ["1,1,1", "1 1", "1 1 1 1", "1  1 1", " 1 1 1"]),
+    TowerOfHanoi: (["A C", "a c", "AC", "A,C", "A , C", "b a"], ["D A", "A-C", "A B C", "A", " A C", "A C "]),
     Game2048: (["up", "UP", "Left"], ["u", " up", "upleft"]),
     Sokoban: (["up", "DOWN", "Left"], ["push", "up up"]),
-    Crosswords: (["0 0 a", "0 0 A", "99 0 a"], ["0,0,a", "0 0", "a 0 0", "0 0 ab"]),
-    WordSearch: (["0 0 0 3", "99 0 0 0"], ["0,0,0,3", "0 0 3", "0 0 0 3 4"]),
+    Crosswords: (["0 0 a", "0  0 A", "99 0 a"], ["0,0,a", "0 0", "a 0 0", "0 0 ab", " 0 0 a"]),
+    WordSearch: (["0 0 0 3", "0  0 0 3", "99 0 0 0"], ["0,0,0,3", "0 0 3", "0 0 0 3 4", "0 0 0 3 "]),
 }
 
 
@@ -440,3 +443,10 @@ def test_words_can_come_from_a_file(tmp_path):
         Wordle("hard", words=str(tmp_path / "none.txt"))
     with pytest.raises(EnvError, match="no words of 17 letters"):
         Wordle(word_length=17)
+
+
+def test_blanks_between_the_letters_of_a_wordle_guess_do_not_count():
+    env = Wordle()
+    env.reset(0)
+    env.secret = "cat"
+    assert env.step("\\boxed{c a T}")[1:3] == (1.0, True)

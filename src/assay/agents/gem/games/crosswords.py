@@ -112,7 +112,7 @@ class Crosswords(Game):
         "easy": {"hardcore": False, "max_turns": 30, "num_words": 3, "words": None},
         "hard": {"hardcore": True, "max_turns": 40, "num_words": 3, "words": None},
     }
-    pattern = boxed(r"\s*([0-9]+)\s+([0-9]+)\s+([A-Za-z])\s*")
+    pattern = boxed(r"([0-9]+)\s+([0-9]+)\s+([A-Za-z])")
     answer_hint = "Give a letter as \\boxed{ROW COLUMN LETTER}; rows and columns count from 0."
     saved = ("solution", "shown", "clues")
     hardcore: bool

@@ -26,7 +26,7 @@ class Mastermind(Game):
         "easy": {"code_length": 2, "num_numbers": 6, "max_turns": 10, "duplicate_numbers": False},
         "hard": {"code_length": 4, "num_numbers": 8, "max_turns": 30, "duplicate_numbers": False},
     }
-    pattern = boxed(r"\s*([0-9]+(?:\s+[0-9]+)*)\s*")
+    pattern = boxed(r"([0-9]+(?:\s+[0-9]+)*)")
     answer_hint = "Give your guess as \\boxed{digits separated by blanks}."
     saved = ("code", "guesses", "answers", "best")
     code_length: int

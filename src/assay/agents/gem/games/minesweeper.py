@@ -23,7 +23,7 @@ class Minesweeper(Game):
         "easy": {"rows": 5, "cols": 5, "num_mines": 5, "max_turns": 25},
         "hard": {"rows": 8, "cols": 8, "num_mines": 12, "max_turns": 64},
     }
-    pattern = boxed(r"\s*([A-Za-z]+)\s+([0-9]+)\s+([0-9]+)\s*")
+    pattern = boxed(r"([A-Za-z]+)\s([0-9]+)\s([0-9]+)")
     answer_hint = "Give your action as \\boxed{reveal ROW COLUMN} or \\boxed{flag ROW COLUMN}; both count from 0."
     saved = ("mines", "revealed", "flags")
     rows: int

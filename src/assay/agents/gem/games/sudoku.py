@@ -159,7 +159,7 @@ class Sudoku(Game):
         "easy": {"scale": 4, "clues": 10, "max_turns": 15},
         "hard": {"scale": 9, "clues": 50, "max_turns": 50},
     }
-    pattern = boxed(r"\s*([0-9]+)\s+([0-9]+)\s+([0-9]+)\s*")
+    pattern = boxed(r"([0-9]+)\s([0-9]+)\s([0-9]+)")
     answer_hint = "Give your move as \\boxed{ROW COLUMN NUMBER}; rows and columns count from 1."
     saved = ("solution", "cells", "empties")
     scale: int

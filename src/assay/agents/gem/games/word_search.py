@@ -30,7 +30,7 @@ class WordSearch(Game):
         "easy": {"num_words": 5, "max_turns": 20, "hardcore": False, "words": None},
         "hard": {"num_words": 5, "max_turns": 20, "hardcore": True, "words": None},
     }
-    pattern = boxed(r"\s*([0-9]+)\s+([0-9]+)\s+([0-9]+)\s+([0-9]+)\s*")
+    pattern = boxed(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)\s+([0-9]+)")
     answer_hint = "Give first and last cell of a word as \\boxed{ROW COLUMN ROW COLUMN}; both count from 0."
     saved = ("grid", "hidden", "found", "tried")
     num_words: int

@@ -42,7 +42,7 @@ class Wordle(Game):
         "easy": {"word_length": 3, "max_turns": 15, "words": None},
         "hard": {"word_length": 5, "max_turns": 25, "words": None},
     }
-    pattern = boxed("([A-Za-z]+)")
+    pattern = boxed(r"([A-Za-z](?:[A-Za-z\s]*[A-Za-z])?)")
     answer_hint = "Give your guess as \\boxed{word}."
     saved = ("secret", "guesses", "green")
     word_length: int
@@ -68,7 +68,7 @@ class Wordle(Game):
         return "\n".join(pairs) or " ".join("_" * self.word_length)
 
     def play(self, box: re.Match[str]) -> Move:
-        guess = box[1].lower()
+        guess = "".join(box[1].lower().split())
         if len(guess) != self.word_length:
             return invalid(f"The word has {self.word_length} letters, not {len(guess)}.")
         if guess in self.guesses:
