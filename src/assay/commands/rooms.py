@@ -183,7 +183,7 @@ def _package(entry: Any) -> str:
     return entry.dist.name if entry.dist is not None else "?"
 
 
-PROGRAMS = {"bwrap": "sandbox (bubblewrap)", "chromium": "browser tests of the report"}
+PROGRAMS = {"chromium": "browser tests of the report"}
 LIBRARIES = {
     "torch": "local: and hf: models",
     "transformers": "local: and hf: models",
@@ -203,8 +203,11 @@ def doctor_(arguments: Any) -> int:
         facts.append((module, state, use))
     for program, use in PROGRAMS.items():
         facts.append((program, "installed" if shutil.which(program) else "missing", use))
+    from assay.sandbox import describe
     from assay.systems.chat.providers import providers
 
+    for name, state, fix in describe():
+        facts.append((f"sandbox: {name}", state, fix or "running foreign code"))
     for name, provider in providers().items():
         variables = provider.key
         if variables:
