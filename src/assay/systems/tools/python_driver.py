@@ -1,14 +1,13 @@
 """Runs in the sandbox: executes a model's code, shows its errors as an interpreter does, keeps a session's names.
 
-`python.py` sends this file there as text; assay never imports it, and it imports nothing of assay.
+`python.py` sends this file there as text; assay never imports it, and it imports nothing of assay. At the top it
+imports only what the sandbox has loaded before it forks: anything else would be loaded anew for every call.
 """
 
 from __future__ import annotations
 
 import ast
-import base64
 import linecache
-import pickle
 import sys
 import traceback
 import types
@@ -82,6 +81,9 @@ def _definitions(source: str) -> dict[str, set[str]]:
 
 def _kept(code: str, sources: list[str], main: types.ModuleType) -> tuple[str, list[str]]:
     """Definitions as source, values as pickles, and the names that are neither."""
+    import _pickle  # pickle itself would cost more to load than all the rest of a call
+    import binascii
+
     latest: dict[str, str] = {}
     for source in [*sources, code]:
         for text, names in _definitions(source).items():
@@ -95,21 +97,24 @@ def _kept(code: str, sources: list[str], main: types.ModuleType) -> tuple[str, l
         if key.startswith("__") or isinstance(value, types.ModuleType) or by_source:
             continue
         try:
-            values[key] = pickle.dumps(value)
+            values[key] = _pickle.dumps(value)
         except BaseException:
             if key not in defined:
                 lost.append(key)
-    return base64.b64encode(pickle.dumps((sources, values))).decode(), lost
+    return binascii.b2a_base64(_pickle.dumps((sources, values))).decode(), lost
 
 
 def _restore(state: str, main: types.ModuleType) -> list[str]:
     """Read, inside the sandbox, what an earlier program of the session wrote: it can do no more than that one did."""
-    sources, values = pickle.loads(base64.b64decode(state))  # noqa: S301
+    import _pickle
+    import binascii
+
+    sources, values = _pickle.loads(binascii.a2b_base64(state))  # noqa: S301
     # Classes must be there before their instances, and values before a default argument that names one.
     failed = [source for source in sources if not _executed(source, main)]
     for key, data in values.items():
         try:
-            main.__dict__[key] = pickle.loads(data)  # noqa: S301
+            main.__dict__[key] = _pickle.loads(data)  # noqa: S301
         except BaseException:  # its class is gone: so is the value
             continue
     for source in failed:
