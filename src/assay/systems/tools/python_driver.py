@@ -109,12 +109,12 @@ def _restore(state: str, main: types.ModuleType) -> list[str]:
     import _pickle
     import binascii
 
-    sources, values = _pickle.loads(binascii.a2b_base64(state))  # noqa: S301
+    sources, values = _pickle.loads(binascii.a2b_base64(state))
     # Classes must be there before their instances, and values before a default argument that names one.
     failed = [source for source in sources if not _executed(source, main)]
     for key, data in values.items():
         try:
-            main.__dict__[key] = _pickle.loads(data)  # noqa: S301
+            main.__dict__[key] = _pickle.loads(data)
         except BaseException:  # its class is gone: so is the value
             continue
     for source in failed:
