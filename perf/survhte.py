@@ -5,6 +5,7 @@ the marks in the room's README. pycox is asked for by folder, for it declares mo
 
     pip install --no-deps --target FOLDER pycox==0.3.0 torchtuples==0.2.2 feather-format
     OMP_NUM_THREADS=1 python perf/survhte.py [--rows 1000] [--pycox FOLDER] [--write]
+    OMP_NUM_THREADS=1 python perf/survhte.py --pycox FOLDER --networks 1500
 """
 
 from __future__ import annotations
@@ -131,6 +132,56 @@ def forests(rows: int) -> list[tuple[str, str, str, str]]:
     ]
 
 
+def networks(pycox: str, rows: int, splits: int = 2) -> None:
+    """Print errors of effects on RCT-50/E: Double-ML, S-survival on our DeepSurv and on pycox's, both untuned.
+
+    The networks have the same layers, rate, batches and patience; what differs shows whether an error is ours.
+    """
+    sys.path.insert(0, pycox)
+    import torch
+    import torchtuples as tt  # pyright: ignore[reportMissingImports]
+    from pycox.models import CoxPH  # pyright: ignore[reportMissingImports]
+
+    from assay.learning.survhte.registry import get_method
+    from assay.learning.survhte.scoring import rmst
+
+    data = make_survhte("RCT-50", "E")
+    assert data.exact is not None
+    torch.set_num_threads(1)
+    for split in range(splits):
+        train, _, test = data.split(split, (rows, 1, 1500))
+        exact = data.exact(data.estimand("rmst"))[test]
+        t, d = data.time[train], data.event[train]
+        errors = {"constant": float(exact.std())}
+        for name, options in (
+            ("double_ml+margin", {}),
+            ("s_learner_survival+deepsurv", {"tune": False, "epochs": 100}),
+        ):
+            est = get_method(name, **options).set_params(random_state=2025 + split)
+            found = est.fit(data.X[train], data.W[train], surv(d, t)).effect(data.X[test])
+            errors[name] = float(np.sqrt(np.mean((found - exact) ** 2)))
+        torch.manual_seed(split)
+        Z = np.column_stack([data.X[train], data.W[train]]).astype("float32")
+        middle, spread, fifth = Z.mean(axis=0), Z.std(axis=0), rows // 5
+        pair = [
+            ((Z[part] - middle) / spread, (t[part].astype("float32"), d[part].astype("float32")))
+            for part in (slice(fifth, None), slice(0, fifth))
+        ]
+        net = tt.practical.MLPVanilla(6, [32, 32], 1, True, 0.1, output_bias=False)
+        model = CoxPH(net, tt.optim.Adam(0.01))
+        stop = tt.callbacks.EarlyStopping(patience=10)
+        model.fit(*pair[0], 64, 100, [stop], verbose=False, val_data=pair[1])
+        model.compute_baseline_hazards()
+        areas = []
+        for w in (1, 0):
+            rows_w = (np.column_stack([data.X[test], np.full(len(test), w)]) - middle) / spread
+            curves = model.predict_surv_df(rows_w.astype("float32"))
+            grid = curves.index.to_numpy(float)
+            areas.append(rmst(grid[grid > 0], curves.to_numpy(float).T[:, grid > 0], float(t.max())))
+        errors["pycox"] = float(np.sqrt(np.mean((areas[0] - areas[1] - exact) ** 2)))
+        print(rows, split, {name: round(value, 2) for name, value in errors.items()}, flush=True)
+
+
 def suite() -> list[tuple[str, str, str, str]]:
     """All forty data sets of 50,000 rows."""
     begun = time.process_time()
@@ -146,7 +197,15 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--pycox", help="folder with pycox and torchtuples")
     parser.add_argument("--write", action="store_true", help="put the table into the room's README")
+    parser.add_argument(
+        "--networks", type=int, metavar="ROWS", help="compare errors with pycox's network, nothing else"
+    )
     arguments = parser.parse_args()
+    if arguments.networks:
+        if not arguments.pycox:
+            parser.error("--networks needs --pycox FOLDER")
+        networks(arguments.pycox, arguments.networks)
+        return
     rows = [*pseudo_observations(arguments.rows), *concordance(arguments.pycox), *forests(arguments.rows), *suite()]
     lines = ["| what | assay | peer | |", "| --- | --- | --- | --- |", *(f"| {' | '.join(row)} |" for row in rows)]
     print("\n".join(lines))

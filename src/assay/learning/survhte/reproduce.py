@@ -297,7 +297,7 @@ def nobody_beats_noise(cells: Sequence[Mapping[str, Any]]) -> Claim:
     smallest, where = min(over)
     low = sorted({place.partition(" on ")[2] for value, place in by_sample if value < -3})
     return Claim(
-        "(5) no squared error against draws is below Var(T(1) - T(0) | X) by more than 3 standard errors",
+        "(5) no squared error against draws is below Var(T(1) - T(0) given X) by more than 3 standard errors",
         f"smallest distance {smallest:+.2f} exact standard errors ({where}), over {len(over)} fits; by the "
         f"sample's own standard error {min(by_sample)[0]:+.2f} ({min(by_sample)[1]})"
         + (f", below -3 on {', '.join(low)}" if low else ""),
