@@ -166,4 +166,6 @@ def test_wrong_shapes_and_rules_are_refused() -> None:
         rmst([1.0], [0.5], rule="simpson")
     with pytest.raises(DataError, match="last axis"):
         rmst([1.0, 2.0], [0.5])
+    with pytest.raises(DataError, match="Brier score cannot be formed"):
+        integrated_brier(([1, 2], [0, 0]), ([1, 2, 9], [1, 1, 1]), [1.5, 3.0, 4.0], np.full((3, 3), 0.5))
     assert np.isnan(integrated_brier(([1, 2], [1, 1]), ([1, 2], [1, 1]), [0.5], [[0.5], [0.5]]))

@@ -194,6 +194,11 @@ def integrated_brier(
     -------
     float
         NaN where fewer than two grid points lie inside.
+
+    Raises
+    ------
+    DataError
+        scikit-survival refuses: test rows followed longer than training rows, or all of those censored.
     """
     from sksurv.metrics import integrated_brier_score
 
@@ -204,7 +209,12 @@ def integrated_brier(
     inside = (grid > time.min()) & (grid < time.max())
     if inside.sum() < 2:
         return float("nan")
-    return float(integrated_brier_score(surv(train[1], train[0]), surv(test[1], test[0]), s[:, inside], grid[inside]))
+    try:
+        found = integrated_brier_score(surv(train[1], train[0]), surv(test[1], test[0]), s[:, inside], grid[inside])
+    except ValueError as error:
+        # scikit-survival refuses test rows beyond the training follow-up, and censoring curves that reach 0.
+        raise DataError(f"The integrated Brier score cannot be formed: {str(error).rstrip('.')}.") from None
+    return float(found)
 
 
 def policy_value(effect: ArrayLike, true: ArrayLike) -> float:

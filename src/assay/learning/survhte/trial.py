@@ -194,8 +194,7 @@ def _helpers(
         scores["integrated_brier"] = scoring.integrated_brier(
             (data.time[train], data.event[train]), followed, grid, curves
         )
-    except ValueError:
-        # scikit-survival refuses test rows beyond the training follow-up, and censoring curves that reach 0.
+    except DataError:
         scores["integrated_brier"] = None
     return scores
 
