@@ -4,9 +4,11 @@
 
 codebubble 0.1.0 runs every test in a bubblewrap of its own (under GNU time, timeout and prlimit, which must be
 installed); its environment is made at the first call. The two take turns program by program, so that what else the
-machine does hits both. Times are without compiling; compiled programs are not taken from a cache. What a program
-prints and how it ends must agree everywhere, or the script stops.
+machine does hits both. Times are without compiling. What a program prints and how it ends must agree everywhere, or
+the script stops.
 """
+
+# pyright: reportMissingImports=false
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ from typing import Any
 from engine import HERE, Broken, load, peer_python, table
 
 from assay.sandbox import Limits, Program, Sandbox
-from assay.sandbox.launch import base_python
+from assay.sandbox.view import base_python
+
+sys.path.insert(0, str(HERE))
+
+from clock import adopt, cpu_seconds, reap
 
 SECONDS, MEMORY_MB = 2.0, 1024
 NAMES = {
@@ -47,7 +53,7 @@ CPP = {
     "sort": "#include <bits/stdc++.h>\nusing namespace std;int main(){vector<int> v;int x;while(cin>>x)v.push_back(x);"
     'sort(v.begin(),v.end());for(int y:v)printf("%d ",y);}',
     "exit code": "#include <iostream>\nint main(){int x;std::cin>>x;std::cout<<x;return x%2;}",
-    "crash": '#include <cstdio>\n#include <cstdlib>\nint main(){int x;scanf("%d",&x);if(x%3==0)abort();printf("%d",x);}',
+    "crash": "#include <iostream>\n#include <cstdlib>\nint main(){int x;std::cin>>x;if(x%3==0)abort();std::cout<<x;}",
     "does not compile": "int main(){ return x; }",
 }
 
@@ -56,12 +62,6 @@ def job(language: str, source: str, tests: int) -> dict[str, Any]:
     """A program with its inputs."""
     inputs = [f"{n}\n" for n in range(tests)]
     return {"language": language, "source": source, "inputs": inputs, "seconds": SECONDS, "memory_mb": MEMORY_MB}
-
-
-def jobs(tests: int) -> list[tuple[str, dict[str, Any]]]:
-    """All programs by name."""
-    found = [(f"python {name}", job("python", source, tests)) for name, source in PYTHON.items()]
-    return found + [(f"cpp {name}", job("cpp", source, tests)) for name, source in CPP.items()]
 
 
 def by_assay(box: Sandbox, what: dict[str, Any]) -> dict[str, Any]:
@@ -99,29 +99,50 @@ class Codebubble:
         self._process.wait(10)
 
 
-def side_by_side(options: argparse.Namespace, folder: str) -> dict[str, dict[str, list[float]]]:
-    """Wall seconds a test, per language and contestant, one figure a program and round; verdicts compared."""
-    found: dict[str, dict[str, list[float]]] = {"python": {}, "cpp": {}}
+def side_by_side(options: argparse.Namespace, folder: str) -> dict[str, dict[str, dict[str, list[float]]]]:
+    """Seconds a test by language and contestant: on the clock, one figure a program and round; of processors, a round.
+
+    assay's processor time is all of it: this process, the start and the end of its box, the server in there.
+    """
+    found: dict[str, dict[str, dict[str, list[float]]]] = {"python": {}, "cpp": {}}
     peer = Codebubble(folder) if options.peers else None
     try:
-        for _ in range(options.rounds):
-            with Sandbox(boxes=1) as box:
-                for name, what in jobs(options.tests):
-                    told = {"assay": by_assay(box, what)}
-                    if peer is not None:
-                        told["codebubble"] = peer.run(what)
-                        if told["assay"]["verdicts"] != told["codebubble"]["verdicts"]:
-                            pairs = zip(told["assay"]["verdicts"], told["codebubble"]["verdicts"], strict=True)
-                            raise Broken(f"{name}: verdicts differ: {next((a, b) for a, b in pairs if a != b)}")
-                    if "COMPILE_ERROR" in told["assay"]["verdicts"][0]:
-                        continue
-                    for who, cost in told.items():
-                        each = cost["wall"] / len(what["inputs"])
-                        found[what["language"]].setdefault(who, []).append(each)
+        for language, sources in (("python", PYTHON), ("cpp", CPP)):
+            work = [(name, job(language, source, options.tests)) for name, source in sources.items()]
+            with Sandbox(boxes=1) as box:  # compiled programs are kept from here on
+                for name, what in work:
+                    told = by_assay(box, {**what, "inputs": what["inputs"][:1]})
+                    if peer is not None and "COMPILE_ERROR" in told["verdicts"][0]:
+                        agree(name, by_assay(box, what), peer.run(what))
+            work = [(name, what) for name, what in work if name != "does not compile"]
+            tests = options.tests * len(work)
+            for _ in range(options.rounds):
+                cpu, theirs = cpu_seconds(), 0.0
+                with Sandbox(boxes=1) as box:
+                    for name, what in work:
+                        told = {"assay": by_assay(box, what)}
+                        if peer is not None:
+                            told["codebubble"] = peer.run(what)
+                            theirs += told["codebubble"]["cpu"]
+                            agree(name, told["assay"], told["codebubble"])
+                        for who, cost in told.items():
+                            costs = found[language].setdefault(who, {"wall": [], "cpu": []})
+                            costs["wall"].append(cost["wall"] / options.tests)
+                reap()
+                found[language]["assay"]["cpu"].append((cpu_seconds() - cpu) / tests)
+                if peer is not None:
+                    found[language]["codebubble"]["cpu"].append(theirs / tests)
     finally:
         if peer is not None:
             peer.close()
     return found
+
+
+def agree(name: str, ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    """Stop unless both said the same of every test."""
+    if ours["verdicts"] != theirs["verdicts"]:
+        pairs = zip(ours["verdicts"], theirs["verdicts"], strict=True)
+        raise Broken(f"{name}: verdicts differ: {next((a, b) for a, b in pairs if a != b)}")
 
 
 def snippets(count: int) -> dict[str, list[float]]:
@@ -158,6 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
     options = parser.parse_args(arguments)
     before = load()
+    adopt()
     try:
         with tempfile.TemporaryDirectory(prefix="assay-perf-") as folder:
             found = {"runs": side_by_side(options, folder), "snippets": snippets(2 * options.tests)}
@@ -166,19 +188,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     rows, verdicts = [], []
     for language, costs in found["runs"].items():
-        middle = {who: statistics.median(values) for who, values in costs.items()}
-        for who, seconds in middle.items():
-            rows.append([f"{language}, {who}", 1000 * seconds, 1 / seconds])
-        if "codebubble" in middle:
+        middle = {(who, kind): statistics.median(v) for who, kinds in costs.items() for kind, v in kinds.items()}
+        for who in costs:
+            wall, cpu = middle[who, "wall"], middle[who, "cpu"]
+            rows.append([f"{language}, {who}", 1000 * wall, 1 / wall, 1000 * cpu])
+        if "codebubble" in costs:
             least = 10 if language == "python" else 3
-            times = middle["codebubble"] / middle["assay"]
-            verdicts.append([f"{language} tests/s over codebubble's", f">= {least}", times, times >= least])
+            for kind, text in (("wall", "tests/s over codebubble's"), ("cpu", "times less CPU than codebubble")):
+                times = middle["codebubble", kind] / middle["assay", kind]
+                verdicts.append([f"{language}: {text}", f">= {least}", times, times >= least])
     middle = {who: statistics.median(values) for who, values in found["snippets"].items()}
-    rows += [[f"a new snippet, {who}", 1000 * seconds, 1 / seconds] for who, seconds in middle.items()]
+    rows += [[f"a new snippet, {who}", 1000 * seconds, 1 / seconds, ""] for who, seconds in middle.items()]
     verdicts.append(["a new snippet, ms", "< 5", 1000 * middle["assay"], middle["assay"] < 0.005])
     times = middle["subprocess"] / middle["assay"]
     verdicts.append(["snippets/s over a bare subprocess's", ">= 10", times, times >= 10])
-    print(table(f"medians, one test at a time, {options.tests} tests a program", ["", "ms", "a second"], rows))
+    print(
+        table(f"medians, one test at a time, {options.tests} tests a program", ["", "ms", "a second", "CPU ms"], rows)
+    )
     shown = [[*row[:3], "met" if row[3] else "MISSED"] for row in verdicts]
     print(table("targets", ["", "target", "measured", "verdict"], shown))
     print(f"load averages before and after: {before}, {load()} on {os.cpu_count()} cores")

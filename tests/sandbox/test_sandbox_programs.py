@@ -12,9 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import UsageError
-from assay.sandbox import Limits, Sandbox, SandboxError
+from assay.sandbox import Limits, Sandbox, SandboxError, bubblewrap, view
 from assay.sandbox.box import Box, Lost
 
+CHILDREN = """
+import os, time
+for _ in range(9):
+    if os.fork() == 0:
+        x = b'1' * (60 << 20)
+        time.sleep(2)
+time.sleep(2)
+"""
 CPP_SUM = "#include <iostream>\nint main(){long long a,b;std::cin>>a>>b;std::cout<<a+b<<std::endl;}\n"
 
 
@@ -316,3 +324,49 @@ def test_a_sandbox_that_cannot_start_says_what_it_said(monkeypatch):
         Box("unsafe")
     with Sandbox("unsafe") as sandbox, pytest.raises(SandboxError, match="no way"):
         sandbox.run(["true"])
+
+
+def test_named_packages_are_there_and_no_others():
+    if problem := bubblewrap.problem():
+        pytest.skip(problem)
+    source = """
+import importlib.util, numpy
+print(numpy.arange(5).sum(), importlib.util.find_spec('polars'), importlib.util.find_spec('assay'))
+"""
+    with Sandbox("bubblewrap", boxes=1, packages=["numpy"]) as box:
+        assert box.python(source).run().stdout == b"10 None None\n"
+    with Sandbox("unsafe", boxes=1, packages=["numpy"]) as box:
+        assert box.python("import numpy; print(numpy.arange(5).sum())").run().stdout == b"10\n"
+    with pytest.raises(UsageError, match="'no-such-package', which is not installed"):
+        Sandbox("unsafe", packages=["no-such-package"])
+    with pytest.raises(UsageError, match="'assay': its files are not in site-packages"):
+        Sandbox("unsafe", packages=["assay"])
+
+
+@pytest.mark.parametrize("keeper", ["C", "Python"])
+def test_both_keepers_report_the_same(monkeypatch, keeper):
+    """Without a compiler the keeper is Python; every kind of ending, and the run's world, are as with the one in C."""
+    if problem := bubblewrap.problem():
+        pytest.skip(problem)
+    if keeper == "Python":
+        monkeypatch.setattr("assay.sandbox.launch.keeper_library", lambda: None)
+    elif view.keeper_library() is None:
+        pytest.skip("no C compiler on this machine")
+    limits = Limits(cpu_seconds=0.5, wall_seconds=3, memory_mb=256, output_bytes=100_000, file_mb=8, processes=24)
+    with Sandbox("bubblewrap", limits=limits, boxes=1) as box:
+        ends = [
+            ("print(input())", "ok"), ("raise SystemExit(3)", "runtime error"),
+            ("import os; os.abort()", "runtime error"),
+            ("while True: pass", "time limit"), ("import time; time.sleep(9)", "time limit"),
+            ("x = bytearray(1 << 30)", "memory limit"), ("while True: print('x' * 999)", "output limit"),
+            ("import os\nwhile True: os.fork()", "runtime error"),
+            (CHILDREN, "memory limit"),
+        ]  # fmt: skip
+        assert [box.python(source).run(b"1").status for source, _ in ends] == [status for _, status in ends]
+        world = box.run(["sh", "-c", "pwd; ls; id -u; ls /proc | head -3; cat"], stdin=b"in", files={"a/b": b"x"})
+        assert world.stdout.split() == [b"/tmp/work", b"a", b"1000", b"1", b"2", *world.stdout.split()[5:6], b"in"]
+        assert box.run(["sh", "-c", "echo 1 > x; exit 4"], collect=["x"]).files == {"x": b"1\n"}
+        assert box.python("def f(x): return [x]").call("f", "é").value == ["é"]
+        assert box.cpp(CPP_SUM).run(b"1 2").stdout == b"3\n"
+        signals = box.python("import signal\nprint(int(signal.getsignal(13)), signal.getsignal(2).__name__)")
+        assert signals.run().stdout == b"1 default_int_handler\n"

@@ -18,6 +18,7 @@ from typing import Any
 from . import launch
 from .inside import ENVIRONMENT
 from .limits import Limits, Result
+from .view import Packages
 
 COMPILE_SECONDS = 20.0
 GRACE = 5.0
@@ -49,7 +50,7 @@ class Job:
             return struct.pack("<I", len(data)) + data + b"\0"
 
         about = {"argv": self.argv, "env": self.env, "call": self.call, "compiled": self.program is not None}
-        text = json.dumps(about).encode()
+        text = json.dumps(about).encode() if any(about.values()) else b""  # the usual case is not worth the parsing
         parts = [struct.pack("<I", len(text)), text, struct.pack("<I", len(self.files))]
         for name, content in self.files.items():
             parts += [word(name), struct.pack("<Q", len(content)), content]
@@ -82,11 +83,11 @@ class Box:
         It did not start.
     """
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, packages: Packages = ((), ())) -> None:
         self.broken = False
         self.sources: dict[str, socket.socket] = {}
         try:
-            self._started = launch.start(backend)
+            self._started = launch.start(backend, packages)
         except OSError as problem:
             raise Lost(f"the sandbox did not start: {problem}") from None
         self._control = self._started.control

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from .inside.filter import supported
-from .view import BOX, USER, runner_command, view
+from .view import BOX, PACKAGES, USER, Packages, runner_command, view
 
 INSTALL = "apt-get install bubblewrap (Debian, Ubuntu) or dnf install bubblewrap (Fedora)"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -39,7 +39,7 @@ def problem() -> str:
     return ""
 
 
-def command(control: int, library: Path | None) -> list[str]:
+def command(control: int, library: Path | None, packages: Packages) -> list[str]:
     """The whole command line of a box.
 
     Parameters
@@ -48,13 +48,15 @@ def command(control: int, library: Path | None) -> list[str]:
         Number of an open socket that the box inherits.
     library
         The keeper in C; without it the one in Python is taken.
+    packages
+        As :func:`assay.sandbox.view.package_paths` gives them.
     """
     root = os.geteuid() == 0
     words = ["bwrap", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     words += ["--die-with-parent", "--new-session", "--hostname", "box", "--clearenv", "--cap-add", "ALL"]
     if not root:  # root's server becomes USER by itself: root's Python may lie where no other user can go
         words += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
-    seen = view(library)
+    seen = view(library, packages[0])
     for here, there in seen.shown:
         words += [*_folders(there), "--ro-bind", here, there]
     for target, there in seen.links:
@@ -70,7 +72,9 @@ def command(control: int, library: Path | None) -> list[str]:
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--"]
     inside = f"{BOX}/keeper.so" if library is not None else None
     become = USER if root else None
-    return words + runner_command(BOX, inside, socket=control, isolated=True, become=become, namespace=root)
+    return words + runner_command(
+        BOX, inside, socket=control, isolated=True, become=become, namespace=root, paths=[PACKAGES], modules=packages[1]
+    )
 
 
 def _folders(path: str) -> list[str]:

@@ -15,7 +15,7 @@ import tarfile
 from functools import lru_cache
 from pathlib import Path
 
-from .view import BOX, USER, runner_command, view
+from .view import BOX, PACKAGES, USER, Packages, runner_command, view
 
 IMAGE = "assay-box"
 SOCKET = "/run/assay-socket"
@@ -58,12 +58,12 @@ def image(links: tuple[tuple[str, str], ...]) -> None:
     subprocess.run(["docker", "import", "-", IMAGE], input=buffer.getvalue(), capture_output=True, check=True)
 
 
-def command(socket_folder: str, library: Path | None) -> tuple[list[str], list[str]]:
+def command(socket_folder: str, library: Path | None, packages: Packages) -> tuple[list[str], list[str]]:
     """The command that starts a container, and the one that ends it whatever happens inside.
 
     ``socket_folder`` holds the socket ``control``, on which the server reports.
     """
-    seen = view(library)
+    seen = view(library, packages[0])
     image(seen.links)
     name = f"assay-box-{secrets.token_hex(8)}"
     words = ["docker", "run", "--rm", "--name", name, "--network", "none", "--read-only", "--cap-drop", "ALL"]
@@ -75,5 +75,6 @@ def command(socket_folder: str, library: Path | None) -> tuple[list[str], list[s
     for folder in seen.hidden:
         words += ["--tmpfs", f"{folder}:ro,size=4k"]
     inside = f"{BOX}/keeper.so" if library is not None else None
-    runner = runner_command(BOX, inside, path=f"{SOCKET}/control", isolated=True, become=None, namespace=True)
+    options = {"isolated": True, "become": None, "namespace": True, "paths": [PACKAGES], "modules": packages[1]}
+    runner = runner_command(BOX, inside, path=f"{SOCKET}/control", **options)
     return [*words, "--entrypoint", runner[0], IMAGE, *runner[1:]], ["docker", "kill", name]

@@ -18,7 +18,7 @@ from assay.core.errors import UsageError
 
 from . import bubblewrap, docker
 from .inside.filter import supported
-from .view import INSIDE, keeper_library, runner_command
+from .view import INSIDE, Packages, keeper_library, runner_command
 
 BACKENDS: dict[str, Callable[[], str]] = {
     "bubblewrap": lambda: bubblewrap.problem(),
@@ -50,7 +50,7 @@ class Started:
         self.said.close()
 
 
-def start(backend: str) -> Started:
+def start(backend: str, packages: Packages) -> Started:
     """Start a server; it has not said yet whether it is ready.
 
     Raises
@@ -60,19 +60,26 @@ def start(backend: str) -> Started:
     """
     said = tempfile.TemporaryFile()  # noqa: SIM115  (closed by Started.end)
     if backend == "docker":
-        return _start_docker(said)
+        return _start_docker(said, packages)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         if backend == "unsafe":
             command = runner_command(
-                str(INSIDE.parent), None, socket=theirs.fileno(), isolated=False, become=None, namespace=False
+                str(INSIDE.parent),
+                None,
+                socket=theirs.fileno(),
+                isolated=False,
+                become=None,
+                namespace=False,
+                paths=sorted({str(path.parent) for path in packages[0]}),
+                modules=packages[1],
             )
         else:
-            command = bubblewrap.command(theirs.fileno(), keeper_library())
+            command = bubblewrap.command(theirs.fileno(), keeper_library(), packages)
         return Started(ours, _popen(command, said, theirs.fileno()), said, [])
 
 
-def _start_docker(said: IO[bytes]) -> Started:
+def _start_docker(said: IO[bytes], packages: Packages) -> Started:
     with tempfile.TemporaryDirectory(prefix="assay-socket-") as folder, contextlib.ExitStack() as stack:
         os.chmod(folder, 0o755)
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
@@ -80,7 +87,7 @@ def _start_docker(said: IO[bytes]) -> Started:
         os.chmod(f"{folder}/control", 0o666)
         listener.listen(1)
         listener.settimeout(0.2)
-        command, ending = docker.command(folder, keeper_library())
+        command, ending = docker.command(folder, keeper_library(), packages)
         process = _popen(command, said)
         for _ in range(int(START_SECONDS / 0.2)):
             with contextlib.suppress(TimeoutError):

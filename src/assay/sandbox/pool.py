@@ -16,6 +16,7 @@ from . import launch
 from .box import Box, Job, Lost
 from .limits import Limits, Result
 from .programs import CppProgram, Program, PythonProgram
+from .view import package_paths
 
 SOURCES = 32
 """Compiled Python programs that one box keeps."""
@@ -43,6 +44,9 @@ class Sandbox:
         For every run that brings none.
     boxes
         Most runs at a time; None: one a core.
+    packages
+        Installed distributions that Python programs may import (``numpy``), shown with what they need and imported
+        before any program starts. None is shown unless it is named: a package may hold the answers.
 
     Raises
     ------
@@ -57,9 +61,13 @@ class Sandbox:
     b'42\\n'
     """
 
-    def __init__(self, backend: str = "auto", limits: Limits | None = None, boxes: int | None = None) -> None:
+    def __init__(
+        self, backend: str = "auto", limits: Limits | None = None, boxes: int | None = None,
+        packages: Sequence[str] = (),
+    ) -> None:  # fmt: skip
         self.backend = launch.choose(backend)
         self.limits = limits or Limits()
+        self._packages = package_paths(packages) if packages else ((), ())
         self._free: list[Box] = []
         self._most = boxes or len(os.sched_getaffinity(0))
         self._slots = threading.BoundedSemaphore(self._most)
@@ -191,7 +199,7 @@ class Sandbox:
                 best = next((b for b in reversed(self._free) if prefer in b.sources), None)
                 best = best or (self._free[-1] if self._free else None)
                 if best is None:
-                    starting = self._starter.submit(Box, self.backend)
+                    starting = self._starter.submit(Box, self.backend, self._packages)
                     self._started += 1
                     break
                 self._free.remove(best)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from assay.core.cache import cache_folder
+from assay.core.errors import UsageError
 
 USER = 1_999_999_999
 """User id of boxes that root starts: no account has it, so it owns nothing."""
@@ -26,6 +29,11 @@ BOX = "/run/assay-box"
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libexec", "include", "share")
 _ETC = ("alternatives", "ld.so.cache", "localtime", "ssl/openssl.cnf")
+
+
+PACKAGES = f"{BOX}/packages"
+Packages = tuple[Sequence[Path], Sequence[str]]
+"""Entries of site-packages to show, and modules to import before any program starts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,8 @@ class View:
     hidden: tuple[str, ...]
 
 
-def view(library: Path | None) -> View:
-    """What is shown on this machine, with the keeper in C if there is one."""
+def view(library: Path | None, packages: Sequence[Path] = ()) -> View:
+    """What is shown on this machine, with the keeper in C if there is one and entries of site-packages."""
     shown, links = [], []
     for name in _SYSTEM:
         top = Path("/", name)
@@ -66,12 +74,49 @@ def view(library: Path | None) -> View:
     shown.append((str(INSIDE), f"{BOX}/inside"))
     if library is not None:
         shown.append((str(library), f"{BOX}/keeper.so"))
+    shown += [(str(path), f"{PACKAGES}/{path.name}") for path in packages]
     return View(tuple(shown), tuple(links), tuple(hidden))
 
 
 def base_python() -> str:
     """The interpreter itself, past virtual environments and links."""
     return os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
+
+
+def package_paths(names: Sequence[str]) -> tuple[list[Path], list[str]]:
+    """Files and folders of installed distributions and of what they need, and the modules that were asked for.
+
+    Raises
+    ------
+    UsageError
+        One is not installed, or not copied into site-packages (an editable install).
+    """
+    paths: dict[Path, None] = {}
+    modules: list[str] = []
+    seen: set[str] = set()
+    left = [(name, True) for name in names]
+    while left:
+        name, asked = left.pop(0)
+        if name.lower() in seen:
+            continue
+        seen.add(name.lower())
+        try:
+            found = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            if asked:
+                raise UsageError(f"The sandbox is to show the package {name!r}, which is not installed here.") from None
+            continue  # an optional need
+        tops = {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}
+        own = [Path(str(found.locate_file(top))) for top in sorted(tops)]
+        importable = [path.stem for path in own if path.suffix == ".py" or (path / "__init__.py").is_file()]
+        if asked and not importable:
+            raise UsageError(f"The sandbox can show no package {name!r}: its files are not in site-packages.")
+        paths |= dict.fromkeys(own)
+        modules += importable if asked else []
+        for need in found.requires or ():
+            if "extra ==" not in need:
+                left.append((re.split(r"[^A-Za-z0-9._-]", need, maxsplit=1)[0], False))
+    return [path for path in paths if path.exists()], modules
 
 
 def runner_command(folder: str, library: str | None, **options: Any) -> list[str]:

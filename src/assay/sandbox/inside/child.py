@@ -35,14 +35,17 @@ class Body(Protocol):
     def __call__(self, request: dict[str, Any], value: bool) -> NoReturn: ...
 
 
-def preload() -> None:
+def preload(paths: list[str], modules: list[str]) -> None:
     """Make the interpreter what programs find: what they import most is there, the server's path is not."""
     for name in _PRELOADED:
         __import__(name)
+    sys.path[:] = [p for p in sys.path if p and os.path.basename(p) != "assay-box"]
     os.environ.clear()
     os.environ.update(ENVIRONMENT)
+    sys.path += paths if modules else []
+    for name in modules:
+        __import__(name)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.path[:] = [p for p in sys.path if p and os.path.basename(p) != "assay-box"]
 
 
 def become(
@@ -102,7 +105,7 @@ class Command:
             signal.signal(number, signal.SIG_DFL)
         argv, environment = request["words"], dict(pair.split("=", 1) for pair in request["environment"])
         try:
-            if request["compiled"]:
+            if request.get("compiled"):
                 os.execve(PROGRAM, argv, environment)
             os.closerange(VALUE, PROGRAM + 1)
             os.execvpe(argv[0], argv, environment)
@@ -148,18 +151,18 @@ def _make_streams() -> None:
 
 
 def _python(code: types.CodeType, request: dict[str, Any]) -> int:
-    if request["env"]:
-        os.environ.update(request["env"])
+    os.environ.update(request.get("env", {}))
     sys.path.insert(0, os.getcwd())
-    sys.argv[:] = [MAIN, *request["argv"]]
-    main = types.ModuleType("__main__" if request["call"] is None else "program")
+    sys.argv[:] = [MAIN, *request.get("argv", ())]
+    call = request.get("call")
+    main = types.ModuleType("__main__" if call is None else "program")
     main.__dict__.update(__file__=MAIN, __builtins__=__builtins__)
     sys.modules[main.__name__] = main
     status = 0
     try:
         exec(code, main.__dict__)
-        if request["call"] is not None:
-            function, args, keywords = request["call"]
+        if call is not None:
+            function, args, keywords = call
             found = getattr(main, function)(*args, **keywords)
             text = json.dumps(found).encode()
             with open(VALUE, "wb", closefd=False) as file:

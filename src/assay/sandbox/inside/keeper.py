@@ -81,7 +81,7 @@ def _read_request(file: int) -> tuple[dict[str, Any], list[tuple[str, bytes]]]:
             stream.read(1)
             return os.fsdecode(found)
 
-        request = json.loads(stream.read(number()))
+        request = json.loads(stream.read(number()) or b"{}")
         blobs = [(text(), stream.read(number("<Q"))) for _ in range(number())]
         counts = [number() for _ in range(3)]
         for name, count in zip(("words", "environment", "collect"), counts, strict=True):

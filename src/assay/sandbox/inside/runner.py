@@ -183,7 +183,8 @@ def main(argument: str) -> None:
     ----------
     argument
         JSON: ``socket`` (number) or ``path`` of the control socket; ``isolated``; ``become``, a user that root turns
-        into; ``namespace``, whether a user namespace is still to be made; ``library``, the keeper in C.
+        into; ``namespace``, whether a user namespace is still to be made; ``library``, the keeper in C;
+        ``modules`` to import, found on ``paths`` too.
     """
     options = json.loads(argument)
     channel = _connected(options)
@@ -204,7 +205,7 @@ def main(argument: str) -> None:
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")  # when the machine runs out of memory, boxes die first
         kernel.set_dumpable(False)
-    child.preload()
+    child.preload(options["paths"], options["modules"])
     send(channel, {"ready": True, "python": sys.version})
     serve(Server(options["isolated"], options["library"]), channel)
 
