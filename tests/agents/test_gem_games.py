@@ -2,6 +2,7 @@
 
 import json
 import math
+import time
 from collections import Counter
 from itertools import permutations, product
 from pathlib import Path
@@ -450,3 +451,41 @@ def test_blanks_between_the_letters_of_a_wordle_guess_do_not_count():
     env.reset(0)
     env.secret = "cat"
     assert env.step("\\boxed{c a T}")[1:3] == (1.0, True)
+
+
+@pytest.mark.parametrize("game", ALL)
+def test_spam_of_boxes_earns_no_more_than_its_last_box_and_takes_no_time(game):
+    """What a policy may try for reward: every answer in one text, huge texts, boxes in boxes, unclosed ones."""
+    good = READABLE[game][0][0]
+    spam = "".join(f"\\boxed{{{text}}}" for text in READABLE[game][0] if len(text) < 20) * 50
+    plain, spammed = game(), game()
+    plain.reset(3)
+    spammed.reset(3)
+    alone, crowded = plain.step(f"\\boxed{{{good}}}"), spammed.step(f"{spam}\\boxed{{{good}}}")
+    assert crowded == alone
+    for text in (
+        "\\boxed{" * 20_000,
+        f"\\boxed{{{'1 ' * 50_000}",
+        f"\\boxed{{{'a' * 100_000}",
+        "\\boxed{1 1 " * 10_000,
+    ):
+        env = game()
+        env.reset(3)
+        begun = time.process_time()
+        assert env.step(text)[4]["format_error"]
+        assert time.process_time() - begun < 1
+
+
+@pytest.mark.parametrize("game", ALL)
+def test_no_policy_earns_more_than_one_by_breaking_rules(game):
+    """Repeating a rewarded action pays once."""
+    env = game()
+    env.reset(4)
+    total, ended, last = 0.0, False, env.sample_random_action()
+    while not ended:
+        _, reward, terminated, truncated, info = env.step(last)
+        total += reward
+        ended = terminated or truncated
+    assert total <= 1
+    if env.turn > 3 and game not in (Game2048, GuessTheNumber):
+        assert total <= 0.5 or info["solved"]

@@ -90,6 +90,7 @@ def fill(registry: Registry) -> Registry:
     for depth in (0, 1, 2, 3, 5):
         registry.register(f"logic:Theories-d{depth}", "assay.agents.gem.logic:TheoryEnv", depth=depth)
     registry.register("terminal:Terminal-v0", "assay.agents.gem.terminal:TerminalEnv")
+    registry.register("mcp:Task-v0", "assay.agents.gem.mcp_task:MCPTaskEnv")
     registry.register("webshop:WebShop-v0", "assay.agents.gem.webshop.env:WebShop")
     registry.register("multi:SharedGame-v0", "assay.agents.gem.multi:SharedGame")
     registry.register("multi:PrisonersDilemma-v0", "assay.agents.gem.multi:PrisonersDilemma")
