@@ -76,6 +76,27 @@ def test_what_the_model_does_wrong_is_told_to_it():
     assert trace.end == "answer"
 
 
+def test_infrastructure_that_fails_in_a_tool_is_not_the_models_mistake():
+    def ask_a_judge() -> str:
+        """Asks."""
+        raise ProviderError("the judge is down")
+
+    with pytest.raises(ProviderError, match="judge is down"):
+        run(tool_loop(ReplayModel([asks(("ask_a_judge", {}))])), tools=[tool(ask_a_judge)])
+
+
+def test_a_long_result_is_cut_where_a_limit_says_so():
+    def much() -> str:
+        """Much."""
+        return "a" * 500 + "z" * 500
+
+    trace = run(tool_loop(ReplayModel([asks(("much", {})), "ok"])), tools=[tool(much)], tool_characters=100)
+    text = trace.messages[2]["content"]
+    assert text == "a" * 50 + "\n[... 900 characters left out ...]\n" + "z" * 50
+    whole = run(tool_loop(ReplayModel([asks(("much", {})), "ok"])), tools=[tool(much)])
+    assert len(whole.messages[2]["content"]) == 1000
+
+
 def test_calls_beyond_the_number_a_turn_are_answered_but_not_run():
     model = ReplayModel([asks(("add", {"a": 1, "b": 1}), ("add", {"a": 2, "b": 2})), "done"])
     trace = run(tool_loop(model, calls_per_turn=1))

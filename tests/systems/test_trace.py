@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.core.errors import DataError, UsageError
-from assay.systems.dialects import find_tool_call, segments
+from assay.systems.dialects import TagDialect, find_tool_call, first_pair, segments
+from assay.systems.tools.python import PythonTool
 from assay.systems.trace import Step, Trace
 from assay.systems.trace_formats import from_inspect, from_langgraph, from_openai, from_tags, read_traces
 
@@ -63,6 +66,28 @@ def test_segments_cover_the_text_in_order(text):
         assert piece.content in text[piece.start : piece.end]
         place = piece.end
     assert text[place:].strip() == ""
+
+
+@given(st.text(alphabet="ab <>/", max_size=60))
+def test_segments_are_those_of_the_plain_expression(text):
+    pattern = re.compile(r"<(?P<tag>a|b)>(?P<content>.*?)</(?P=tag)>", re.DOTALL)
+    wanted = [(m["tag"], m["content"].strip(), m.start(), m.end()) for m in pattern.finditer(text)]
+    assert [tuple(p) for p in segments(text, ("a", "b")) if p.tag] == wanted
+    first = first_pair(text, "a")
+    match = re.search(r"<a>(.*?)</a>", text, re.DOTALL)
+    assert (first and (first.content, first.start, first.end)) == (match and (match[1], match.start(), match.end()))
+
+
+def test_tags_that_are_never_closed_cost_no_more_than_other_text():
+    began = time.process_time()
+    for spam in ("<think>", "<search>", "<python>", "```python", "<tool_call>", "<think><search>"):
+        text = spam * 100_000
+        segments(text, ("think", "search", "python"))
+        from_tags(text)
+        find_tool_call(text)
+        PythonTool().find(text)
+        TagDialect().read(text, [])
+    assert time.process_time() - began < 10
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from assay.core.errors import ProviderError, UsageError
 from assay.systems.chat.model import ChatModel, Choice, Message
-from assay.systems.tools import Tool, ToolResult, call
+from assay.systems.tools import Tool, ToolResult, call, cut
 from assay.systems.trace import Step, Trace
 
 Compaction = Literal["summary", "window"]
@@ -52,6 +52,8 @@ class Limits:
         Wall time of one tool call; past it the model is told so and goes on.
     tool_time
         Wall time of all tool calls together.
+    tool_characters
+        Text of one tool result that is shown; the middle of a longer one is left out, and a line says so.
     """
 
     turns: int | None = 100
@@ -63,6 +65,7 @@ class Limits:
     reply_tokens: int | None = None
     tool_seconds: float | None = 60.0
     tool_time: float | None = None
+    tool_characters: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
@@ -282,6 +285,8 @@ class Conversation:
         self._tool_time += step.seconds or 0.0
         step.arguments, step.error = arguments, result.error
         self.trace.steps.append(step)
+        if limits.tool_characters is not None:
+            return replace(result, text=cut(result.text, limits.tool_characters))
         return result
 
     async def _generate(self, options: Mapping[str, Any]) -> tuple[Choice, Step]:

@@ -23,23 +23,38 @@ class Segment(NamedTuple):
 
 
 @lru_cache(maxsize=64)
-def _pairs(tags: tuple[str, ...]) -> re.Pattern[str]:
-    names = "|".join(map(re.escape, tags))
-    return re.compile(rf"<(?P<tag>{names})>(?P<content>.*?)</(?P=tag)>", re.DOTALL)
+def _openings(tags: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(f"<({'|'.join(map(re.escape, tags))})>")
+
+
+def first_pair(text: str, tag: str) -> Segment | None:
+    """The first complete ``<tag>...</tag>``, contents as they stand; None = there is none."""
+    start = text.find(f"<{tag}>")
+    inner = start + len(tag) + 2
+    close = text.find(f"</{tag}>", inner) if start >= 0 else -1
+    # Where the first opening tag has no closing one after it, a later one has none either.
+    return None if close < 0 else Segment(tag, text[inner:close], start, close + len(tag) + 3)
 
 
 def segments(text: str, tags: Collection[str]) -> list[Segment]:
     """Complete pairs ``<tag>...</tag>`` from left to right, and the free text around them.
 
     The first opening tag wins and its pair is the shortest one, so that tags inside a pair stay text. Contents are
-    stripped; free text that is empty then is left out.
+    stripped; free text that is empty then is left out. Takes time in proportion to the text, whatever stands in it.
     """
     found: list[Segment] = []
-    place = 0
-    for match in _pairs(tuple(tags)).finditer(text):
+    unclosed: set[str] = set()
+    place = begin = 0
+    openings = _openings(tuple(tags))
+    while match := openings.search(text, begin):
+        tag, begin = match[1], match.end()
+        close = -1 if tag in unclosed else text.find(f"</{tag}>", begin)
+        if close < 0:
+            unclosed.add(tag)
+            continue
         _free(found, text, place, match.start())
-        found.append(Segment(match["tag"], match["content"].strip(), match.start(), match.end()))
-        place = match.end()
+        place = begin = close + len(tag) + 3
+        found.append(Segment(tag, text[match.end() : close].strip(), match.start(), place))
     _free(found, text, place, len(text))
     return found
 
@@ -49,24 +64,20 @@ def _free(found: list[Segment], text: str, start: int, end: int) -> None:
         found.append(Segment(None, content, start, end))
 
 
-_CALL = re.compile(r"<tool_call>(?P<body>.*?)</tool_call>", re.DOTALL)
-_NAMED = re.compile(r"<tool_name>(?P<name>.*?)</tool_name>\s*(?:<arguments>(?P<arguments>.*?)</arguments>)?", re.DOTALL)
-
-
 def find_tool_call(text: str) -> Found | None:
     """The first ``<tool_call>`` of a text; None = there is none.
 
     Inside it stands JSON (``{"name": ..., "arguments": {...}}``) or ``<tool_name>`` and ``<arguments>``. ``problem``
     says what is wrong with a call that cannot be read.
     """
-    match = _CALL.search(text)
-    if match is None:
+    pair = first_pair(text, "tool_call")
+    if pair is None:
         return None
-    start, end = match.span()
-    body = match["body"]
-    if named := _NAMED.search(body):
-        arguments, problem = read_arguments(named["arguments"] or "", {})
-        return Found(named["name"].strip(), arguments, start, end, problem)
+    _, body, start, end = pair
+    if named := first_pair(body, "tool_name"):
+        given = first_pair(body[named.end :], "arguments")
+        arguments, problem = read_arguments(given.content if given else "", {})
+        return Found(named.content.strip(), arguments, start, end, problem)
     reading = json_object(body)
     if reading.value is None:
         return Found("", {}, start, end, f"the call is not read: {reading.how}")
@@ -264,15 +275,15 @@ class TagDialect:
             if text.rfind(f"<{tag}>") > text.rfind(f"</{tag}>"):
                 text += f"</{tag}>"
                 break
-        thoughts = [s.content for s in segments(text, ("think",)) if s.tag == "think"]
-        thought = "\n".join(thoughts) or None
-        bare = re.sub(r"<think>.*?</think>", lambda m: " " * len(m[0]), text, flags=re.DOTALL)
+        pieces = segments(text, ("think",))
+        thought = "\n".join(p.content for p in pieces if p.tag) or None
+        bare = "\n".join(p.content for p in pieces if not p.tag)
         call = first_call(bare, [*tools, _Tagged()])
-        answer = next((s for s in segments(bare, ("answer",)) if s.tag == "answer"), None)
+        answer = first_pair(bare, "answer")
         if call is not None and (answer is None or call.start < answer.start):
             return Move(thought, problem=call.problem) if call.problem else Move(thought, call)
         if answer is not None:
-            return Move(thought, answer=answer.content)
+            return Move(thought, answer=answer.content.strip())
         return Move(thought, problem="it holds no call and no <answer>")
 
     def observation(self, tool: str, text: str) -> str:

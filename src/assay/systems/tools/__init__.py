@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from assay.core.errors import UsageError
+from assay.core.errors import AssayError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,8 @@ def read_arguments(text: str, parameters: Mapping[str, Any]) -> tuple[dict[str, 
 class FunctionTool:
     """A Python function as a tool; `tool` makes one.
 
-    The function may be async; a plain one runs in a thread. An exception that it raises becomes the result's error.
+    The function may be async; a plain one runs in a thread. An exception that it raises becomes the result's error, but
+    for infrastructure that failed (AssayError, retryable or fatal: a provider, the budget), which is nobody's mistake.
     """
 
     def __init__(self, fn: Callable[..., Any], name: str, description: str, parameters: Mapping[str, Any]) -> None:
@@ -132,6 +133,8 @@ class FunctionTool:
             else:
                 value = await asyncio.to_thread(self.fn, **arguments)
         except Exception as error:
+            if isinstance(error, AssayError) and (error.retryable or error.fatal):
+                raise
             return ToolResult(f"Error: {type(error).__name__}: {error}", f"{type(error).__name__}: {error}")
         if isinstance(value, ToolResult):
             return value
@@ -200,3 +203,11 @@ async def call(
         if not limit.expired():
             raise
         return ToolResult(f"Error: {name} ran past its limit of {seconds:g} seconds.", f"time limit of {seconds:g} s")
+
+
+def cut(text: str, longest: int) -> str:
+    """``text``, its middle left out where it is longer than so many characters; a line says how many."""
+    if len(text) <= longest:
+        return text
+    half = longest // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[len(text) - half :]}"

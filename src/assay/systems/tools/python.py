@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from assay.core.errors import UsageError
 from assay.sandbox import Limits, Program, Result, Sandbox, SandboxError
-from assay.systems.tools import Found, ToolResult
+from assay.systems.dialects import first_pair
+from assay.systems.tools import Found, ToolResult, cut
 
-_BLOCK = re.compile(r"<python>(?P<tag>.*?)</python>|```\s*python(?P<fence>.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```\s*python")
 _IMPORTS = (
     "import bisect, collections, copy, datetime, decimal, fractions, functools, heapq, itertools, json, math\n"
     "import operator, os, random, re, statistics, string, sys, time\n"
@@ -110,11 +111,15 @@ class PythonTool:
 
     def find(self, text: str) -> Found | None:
         """The first ``<python>`` or fenced Python block of a text."""
-        match = _BLOCK.search(text)
-        if match is None:
+        found = []
+        if pair := first_pair(text, self.tag):
+            found.append((pair.start, pair.end, pair.content))
+        if (fence := _FENCE.search(text)) and (close := text.find("```", fence.end())) >= 0:
+            found.append((fence.start(), close + 3, text[fence.end() : close]))
+        if not found:
             return None
-        code = match["tag"] if match["tag"] is not None else match["fence"]
-        return Found(self.name, {"code": code.strip()}, match.start(), match.end())
+        start, end, code = min(found)
+        return Found(self.name, {"code": code.strip()}, start, end)
 
     async def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Run ``arguments["code"]``.
@@ -171,7 +176,7 @@ class PythonTool:
             error = problem = f"{result.status}: {result.reason}"
             text += _readable(result.stderr, self.longest // 4)
         joined = f"{text.rstrip()}\n{problem}" if text.strip() else problem
-        return ToolResult(_cut(joined, self.longest), error)
+        return ToolResult(cut(joined, self.longest), error)
 
 
 def _value(result: Result) -> Mapping[str, Any]:
@@ -183,11 +188,4 @@ def _readable(output: bytes, longest: int) -> str:
     text = output.decode("utf-8", "replace")
     # Escape sequences would reach a terminal that shows the trace.
     text = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", lambda m: "" if m[0] == "\r" else f"\\x{ord(m[0]):02x}", text)
-    return _cut(text, longest)
-
-
-def _cut(text: str, longest: int) -> str:
-    if len(text) <= longest:
-        return text
-    half = longest // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half:,} characters left out ...]\n{text[-half:]}"
+    return cut(text, longest)

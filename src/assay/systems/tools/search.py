@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import ProviderError, UsageError
+from assay.systems.dialects import first_pair
 from assay.systems.tools import Found, ToolResult
 
 if TYPE_CHECKING:
     import aiohttp
 
     from assay.systems.tools.retrieval import Hit, Index
-
-_TAG = re.compile(r"<search>(?P<query>.*?)</search>", re.DOTALL)
 
 
 class SearchTool:
@@ -60,11 +58,11 @@ class SearchTool:
 
     def find(self, text: str) -> Found | None:
         """The first ``<search>`` of a text; an empty one has a ``problem``."""
-        match = _TAG.search(text)
-        if match is None:
+        pair = first_pair(text, self.tag)
+        if pair is None:
             return None
-        query = match["query"].strip()
-        return Found(self.name, {"query": query}, match.start(), match.end(), None if query else "the query is empty")
+        query = pair.content.strip()
+        return Found(self.name, {"query": query}, pair.start, pair.end, None if query else "the query is empty")
 
     async def call(self, arguments: Mapping[str, Any]) -> ToolResult:
         """Search for ``arguments["query"]``; ``data`` holds the documents with their scores.
