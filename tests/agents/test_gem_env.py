@@ -10,6 +10,7 @@ import pytest
 from assay.agents.gem.env import Env, EnvError, Turn
 from assay.agents.gem.registry import REGISTRY, EnvImportError, Registry, UnknownEnv, make
 from assay.core.errors import AssayError, DataError, UsageError
+from assay.systems.environment import Environment, to_gymnasium
 
 GAMES = [name for name in REGISTRY.ids("game") if "WikiGame" not in name]
 
@@ -308,3 +309,27 @@ def test_print_envs_lists_every_family(capsys):
     registry.register("joy:B", "x:Y")
     registry.print_envs()
     assert capsys.readouterr().out == "toy (1)\n  toy:A\njoy (1)\n  joy:B\n"
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_environments_satisfy_the_protocol_and_gymnasium(name):
+    pytest.importorskip("gymnasium")
+    env = make(name)
+    assert isinstance(env, Environment)
+    other = to_gymnasium(env)
+    observation, _ = other.reset(seed=3)
+    assert observation in other.observation_space
+    ended = False
+    while not ended:
+        observation, reward, terminated, truncated, _ = other.step(env.sample_random_action())
+        assert observation in other.observation_space
+        assert isinstance(reward, float)
+        assert not (terminated and truncated)
+        ended = terminated or truncated
+    plain, strict = make(name, max_turns=1), make(name, max_turns=1, strict_gymnasium=True)
+    plain.reset(1)
+    strict.reset(1)
+    action = plain.sample_random_action()
+    first, second = plain.step(action), strict.step(action)
+    assert first[:2] == second[:2]
+    assert second[2:4] == ((True, False) if first[4]["solved"] or not first[3] else (False, True))

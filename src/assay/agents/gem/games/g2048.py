@@ -52,6 +52,11 @@ def slide(board: Sequence[Sequence[int]], direction: str) -> list[list[int]]:
     return [list(row) for row in zip(*[push(column) for column in zip(*board)])]
 
 
+@lru_cache(maxsize=1 << 16)
+def _shown(a: int, b: int, c: int, d: int, width: int) -> str:
+    return " ".join(f"{value or '.':>{width}}" for value in (a, b, c, d))
+
+
 class Game2048(Game):
     """Reward: (log2 new maximum - log2 old maximum) / (log2 target - log2 maximum at the beginning).
 
@@ -99,7 +104,7 @@ class Game2048(Game):
 
     def board(self) -> str:
         width = len(str(self.top))
-        return "\n".join(" ".join(f"{value or '.':>{width}}" for value in row) for row in self.tiles)
+        return "\n".join([_shown(a, b, c, d, width) for a, b, c, d in self.tiles])
 
     def play(self, box: re.Match[str]) -> Move:
         direction, old = box[1].lower(), self.best
@@ -118,8 +123,9 @@ class Game2048(Game):
 
     def stuck(self) -> bool:
         """Whether no direction changes the board."""
-        rows = [*self.tiles, *zip(*self.tiles)]
-        return all(0 not in row for row in self.tiles) and all(a != b for row in rows for a, b in pairwise(row))
+        if any(0 in row for row in self.tiles):
+            return False
+        return all(a != b for row in [*self.tiles, *zip(*self.tiles)] for a, b in pairwise(row))
 
     def view(self) -> dict[str, Any]:
         return {"board": [list(row) for row in self.tiles], "target_tile": self.target_tile}
