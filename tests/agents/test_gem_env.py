@@ -12,7 +12,7 @@ from assay.agents.gem.registry import REGISTRY, EnvImportError, Registry, Unknow
 from assay.core.errors import AssayError, DataError, UsageError
 from assay.systems.environment import Environment, to_gymnasium
 
-GAMES = [name for name in REGISTRY.ids("game") if "WikiGame" not in name]
+GAMES = REGISTRY.ids("game")
 
 
 def episode(env, seed=None, actions=None):
