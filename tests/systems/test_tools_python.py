@@ -203,6 +203,15 @@ def test_bad_settings_are_named():
         PythonTool(longest=5)
 
 
+def test_packages_that_are_named_are_there_and_no_others(box):
+    with PythonTool(packages=("numpy",), seconds=20, memory_mb=1024) as tool:
+        assert run(tool, "print(np.arange(3).sum())").text == "3\n"
+        assert run(tool, "import scipy").error == "ModuleNotFoundError: No module named 'scipy'"
+        assert "numpy" in tool.description
+    with pytest.raises(UsageError, match="shared sandbox"):
+        PythonTool(box, packages=("numpy",))
+
+
 def test_its_own_sandbox_is_closed_with_it(box):
     with PythonTool() as tool:
         assert run(tool, "print(1)").text == "1\n"

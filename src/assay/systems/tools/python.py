@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Literal
 
@@ -20,19 +20,28 @@ _IMPORTS = (
     "from collections import *\nfrom datetime import date, timedelta\nfrom fractions import Fraction\n"
     "from functools import *\nfrom itertools import *\nfrom math import *\nfrom typing import *\n"
 )
+_OF_PACKAGES = {
+    "numpy": "import numpy as np",
+    "pandas": "import pandas as pd",
+    "sympy": "import sympy",
+    "scipy": "import scipy",
+}
 
 
 class PythonTool:
     """Runs Python in the sandbox and gives back what it printed.
 
-    The interpreter is this one without installed packages; every call has a process, a file system and limits of its
-    own. The process is forked from a warm one, so that a call costs milliseconds. A traceback goes to the model and
-    makes the result an error.
+    The interpreter is this one, without installed packages but those that are named; every call has a process, a file
+    system and limits of its own. The process is forked from a warm one, so that a call costs milliseconds. A traceback
+    goes to the model and makes the result an error.
 
     Parameters
     ----------
     sandbox
         Boxes to run in, shared and not closed; None = the tool opens its own (`close`, or ``with``).
+    packages
+        Installed distributions that the code may import (``numpy``), where the tool opens its own sandbox; a shared one
+        has been given its own.
     seconds
         Time limit of a call, processor and wall.
     memory_mb
@@ -63,6 +72,7 @@ class PythonTool:
         self,
         sandbox: Sandbox | None = None,
         *,
+        packages: Sequence[str] = (),
         seconds: float = 5.0,
         memory_mb: int = 512,
         session: bool = False,
@@ -75,6 +85,10 @@ class PythonTool:
             raise UsageError(f"errors is {errors!r}; a traceback is shown 'all' or by its 'last' line.")
         if longest < 100:
             raise UsageError(f"longest is {longest}; at least 100 characters are needed.")
+        if packages and sandbox is not None:
+            raise UsageError("A shared sandbox shows the packages that it was opened with: Sandbox(packages=...).")
+        self.packages = tuple(packages)
+        self._imports = _IMPORTS + "".join(f"{_OF_PACKAGES[p]}\n" for p in packages if p in _OF_PACKAGES)
         self.limits = Limits(cpu_seconds=seconds, wall_seconds=seconds, memory_mb=memory_mb)
         self.seconds = seconds
         self.session = session
@@ -83,9 +97,10 @@ class PythonTool:
         self.errors = errors
         self.longest = longest
         lasting = "Names live on from call to call. " if session else "Every call starts afresh. "
+        beside = f"Beside the standard library it has {', '.join(packages)}. " if packages else ""
         self.description = (
-            f"Runs Python code and returns what it prints, within {seconds:g} seconds. {lasting}"
-            "Only the standard library is there, and no network."
+            f"Runs Python code and returns what it prints, within {seconds:g} seconds. {lasting}{beside}"
+            "There is no network."
         )
         self._given = sandbox
         self._own: Sandbox | None = None
@@ -138,7 +153,7 @@ class PythonTool:
     async def _run(self, code: str) -> ToolResult:
         result = await self._once(code)
         if self.retry_imports and _value(result).get("undefined"):
-            again = await self._once(code, _IMPORTS)
+            again = await self._once(code, self._imports)
             if not _value(again).get("undefined"):
                 result = again
         if self.session and result.status == "ok":
@@ -149,7 +164,7 @@ class PythonTool:
         if self._driver is None:
             box = self._given
             if box is None:
-                box = self._own = Sandbox(limits=self.limits)
+                box = self._own = Sandbox(limits=self.limits, packages=self.packages)
             source = files("assay.systems.tools").joinpath("python_driver.py").read_text(encoding="utf-8")
             self._driver = await asyncio.to_thread(box.python, source)
         result = await self._driver.acall(
