@@ -18,23 +18,9 @@ SOLUTIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def box():
-    from assay.sandbox import Sandbox
-
-    with Sandbox() as shared:
-        yield shared
-
-
-def terminal(box, **settings):
-    env = TerminalEnv(**settings)
-    env._box = box
-    return env
-
-
 @pytest.mark.parametrize("task", SOLUTIONS)
-def test_shipped_tasks_can_be_solved_and_are_not_solved_by_doing_nothing(box, task):
-    env = terminal(box, task=task)
+def test_shipped_tasks_can_be_solved_and_are_not_solved_by_doing_nothing(task):
+    env = TerminalEnv(task=task)
     env.reset(0)
     _, reward, terminated, truncated, info = env.step("<finish></finish>")
     assert (reward < 1, terminated, truncated, info["solved"]) == (True, True, False, False)
@@ -44,28 +30,28 @@ def test_shipped_tasks_can_be_solved_and_are_not_solved_by_doing_nothing(box, ta
     assert (reward, info["solved"]) == (1.0, True)
 
 
-def test_tests_are_weighted(box):
-    env = terminal(box, task="sum-column")
+def test_tests_are_weighted():
+    env = TerminalEnv(task="sum-column")
     env.reset(0)
     env.step("<bash>echo 49 > total.txt</bash>")
     _, reward, *_, info = env.step("<finish></finish>")
     assert (reward, info["passed"]) == (0.25, [True, False])
 
 
-def test_the_working_folder_is_kept_and_states_branch(box):
-    env = terminal(box, task="sum-column")
+def test_the_working_folder_is_kept_and_states_branch():
+    env = TerminalEnv(task="sum-column")
     env.reset(0)
     env.step("<bash>mkdir deep && echo one > deep/a; chmod 755 deep/a</bash>")
     state = json.loads(json.dumps(env.get_state()))
     env.step("<bash>echo two > deep/a</bash>")
     assert env.step("<bash>cat deep/a</bash>")[0] == "two\n(exit code 0)"
-    other = terminal(box, task="sum-column")
+    other = TerminalEnv(task="sum-column")
     other.set_state(state)
     assert other.step("<bash>cat deep/a; test -x deep/a && echo runs</bash>")[0] == "one\nruns\n(exit code 0)"
 
 
-def test_failures_and_limits_are_told_and_cost_nothing(box):
-    env = terminal(box, task="sum-column", seconds=0.5)
+def test_failures_and_limits_are_told_and_cost_nothing():
+    env = TerminalEnv(task="sum-column", seconds=0.5)
     env.reset(0)
     text, reward, terminated, _, info = env.step("<bash>cat nothing.txt</bash>")
     assert "(exit code 1)" in text
@@ -76,21 +62,21 @@ def test_failures_and_limits_are_told_and_cost_nothing(box):
     assert len(env.step("<bash>yes | head -c 100000</bash>")[0]) < 5000
 
 
-def test_the_limit_runs_the_tests(box):
-    env = terminal(box, task="sum-column", max_turns=1)
+def test_the_limit_runs_the_tests():
+    env = TerminalEnv(task="sum-column", max_turns=1)
     env.reset(0)
     _, reward, terminated, truncated, info = env.step(f"<bash>{SOLUTIONS['sum-column']}</bash>")
     assert (reward, terminated, truncated, info["solved"]) == (1.0, True, True, True)
 
 
-def test_text_without_a_block_is_a_format_error(box):
-    env = terminal(box)
+def test_text_without_a_block_is_a_format_error():
+    env = TerminalEnv()
     env.reset(0)
     assert env.step("ls")[1:4] == (-0.1, True, False)
 
 
-def test_commands_cannot_reach_this_machine(box, tmp_path):
-    env = terminal(box, task="sum-column")
+def test_commands_cannot_reach_this_machine(tmp_path):
+    env = TerminalEnv(task="sum-column")
     env.reset(0)
     secret = tmp_path / "secret"
     secret.write_text("secret words")

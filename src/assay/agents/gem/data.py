@@ -13,6 +13,7 @@ import numpy as np
 from assay.agents.gem.env import TERMINAL_STATE, Env, EnvError, Turn
 from assay.agents.gem.grading import shared_grader
 from assay.agents.gem.readers import exact_match, last_answer, last_block, last_box
+from assay.agents.gem.sandboxes import shared_sandbox
 from assay.core.datasets.readers import read_table, shown
 from assay.core.errors import DataError
 
@@ -297,7 +298,6 @@ class CodeEnv(DataEnv):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.test_key, self.max_tests, self.seconds, self.sandbox = test_key, max_tests, seconds, sandbox
-        self._box: Any = None
 
     def tests(self, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         """(input, expected output) of the tests that are run."""
@@ -317,15 +317,13 @@ class CodeEnv(DataEnv):
         return pairs
 
     def judge(self, action: str, row: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-        from assay.sandbox import Limits, Sandbox, SandboxError
+        from assay.sandbox import Limits, SandboxError
 
         source = last_block(action)
         if source is None:
             return FORMAT_ERROR_REWARD, {"how": "no code block", "format_error": True}
         tests = self.tests(row)
-        if self._box is None:
-            self._box = Sandbox(backend=self.sandbox)  # type: ignore[arg-type]
-        program = self._box.python(source)
+        program = shared_sandbox(self.sandbox).python(source)
         limits = Limits(cpu_seconds=self.seconds)
         for number, (given, expected) in enumerate(tests):
             result = program.run(given.encode(), limits=limits)
@@ -337,11 +335,6 @@ class CodeEnv(DataEnv):
                 how = "wrong output" if result.status == "ok" else result.status
                 return 0.0, {"how": how, "passed": number, "tests": len(tests), "format_error": False}
         return 1.0, {"how": "passed", "passed": len(tests), "tests": len(tests), "format_error": False}
-
-    def close(self) -> None:
-        if self._box is not None:
-            self._box.close()
-            self._box = None
 
     def random_action(self, rng: np.random.Generator) -> str:
         return f"```python\nprint({int(rng.integers(100))})\n```"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import select
 import subprocess
 import sys
@@ -135,9 +136,13 @@ class Grader:
             worker.kill()
 
 
-@lru_cache(maxsize=1)
 def shared_grader() -> Grader:
-    """The grader that all environments of this process share."""
+    """The grader that all environments of this process share; another one after a fork."""
+    return _grader(os.getpid())
+
+
+@lru_cache(maxsize=1)
+def _grader(_: int) -> Grader:
     return Grader()
 
 

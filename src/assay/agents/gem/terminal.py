@@ -18,6 +18,7 @@ import numpy as np
 
 from assay.agents.gem.data import load_rows
 from assay.agents.gem.env import Env, EnvError, Turn
+from assay.agents.gem.sandboxes import shared_sandbox
 from assay.core.datasets.readers import require
 from assay.core.errors import DataError
 
@@ -102,7 +103,6 @@ class TerminalEnv(Env):
         self.seconds, self.sandbox = seconds, sandbox
         self.row = -1
         self.archive = ""
-        self._box: Any = None
 
     def begin(self) -> tuple[str, dict[str, Any]]:
         self.row = self.draw(len(self.rows)) if self._only is None else self._only
@@ -121,13 +121,11 @@ class TerminalEnv(Env):
         return {"suffix": "", "solved": False, "valid": True, "format_error": False, **more}
 
     def _run(self, program: str, step: str, collect: Sequence[str] = ()) -> Any:
-        from assay.sandbox import Limits, Sandbox, SandboxError
+        from assay.sandbox import Limits, SandboxError
 
-        if self._box is None:
-            self._box = Sandbox(backend=self.sandbox)
         files = {"state.tar": base64.b64decode(self.archive), "step.sh": step.encode()}
         limits = Limits(cpu_seconds=self.seconds)
-        result = self._box.run(["sh", "-c", program], files=files, limits=limits, collect=collect)
+        result = shared_sandbox(self.sandbox).run(["sh", "-c", program], files=files, limits=limits, collect=collect)
         if result.status == "sandbox lost":
             raise SandboxError(f"{self.name}: the sandbox was lost during a command ({result.reason}).")
         return result
@@ -165,11 +163,6 @@ class TerminalEnv(Env):
         passed = [self._run(_TEST, test["command"]).status == "ok" for test in tests]
         weights = [float(test.get("weight") or 1.0) for test in tests]
         return sum(weight for weight, fine in zip(weights, passed) if fine) / sum(weights), passed
-
-    def close(self) -> None:
-        if self._box is not None:
-            self._box.close()
-            self._box = None
 
     def random_action(self, rng: np.random.Generator) -> str:
         commands = ("ls", "ls -l", "pwd", "cat *", "wc -c *")
