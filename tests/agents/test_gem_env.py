@@ -303,6 +303,13 @@ def test_the_generator_for_libraries_is_part_of_seed_and_state():
     assert env.step("")[1] == state["game"]["drawn"][0]
 
 
+def test_infos_are_not_shared_between_steps():
+    env = Draws()
+    env.reset(0)
+    env.step("")[4]["written"] = 1
+    assert env.step("")[4] == {}
+
+
 def test_print_envs_lists_every_family(capsys):
     registry = Registry()
     registry.register("toy:A", "x:Y")

@@ -162,7 +162,8 @@ class Env:
             terminated, truncated = turn.ended, limit and not turn.ended
         else:
             terminated, truncated = turn.ended or limit, limit and (turn.also_truncated or not turn.ended)
-        return turn.observation, float(turn.reward), terminated, truncated, turn.info
+        # A new dictionary where an environment said nothing: callers write into it.
+        return turn.observation, float(turn.reward), terminated, truncated, turn.info or {}
 
     def sample_random_action(self) -> str:
         """An action that the environment can read. Drawn from a generator apart, which follows from the same seed: an
