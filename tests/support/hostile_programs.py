@@ -107,7 +107,7 @@ SIGNALS = [
 ]  # fmt: skip
 
 FILES = [
-    Hostile("accounts and secrets of the machine", "unseen('/etc/shadow', '/etc/passwd', '/etc/hostname', '/etc/machine-id', '/root/.bashrc', '/root/.ssh/id_rsa', '/var/run/docker.sock')"),
+    Hostile("accounts and secrets of the machine", "unseen('/etc/shadow', '/etc/passwd', '/etc/machine-id', '/root/.bashrc', '/root/.ssh/id_rsa', '/var/run/docker.sock')"),
     Hostile("home folders", "for p in ('/home', '/work', '/mnt', '/media', '/opt', '/srv', '/var', '/boot', '/usr/local', '/usr/src'):\n    attempt(p, os.listdir, p)"),
     Hostile("this repository", "unseen(*[p for p in {paths!r}])"),
     Hostile("installed packages", "import glob\nfor p in sys.path + glob.glob('/usr/lib/python3*/*-packages'):\n    if p.endswith('-packages'): print('ESCAPED' if os.listdir(p) else 'held', p)\nprint('held')"),
@@ -116,7 +116,7 @@ FILES = [
     Hostile("switches of the machine in /proc", "for p in ('/proc/sys/kernel/core_pattern', '/proc/sysrq-trigger', '/proc/sys/vm/drop_caches', '/proc/1/oom_score_adj'):\n    attempt(p, lambda: open(p, 'w').write('1'))"),
     Hostile("less likely to be killed for memory", "attempt('oom', lambda: open('/proc/self/oom_score_adj', 'w').write('-1000'))"),
     Hostile("other processes", "seen = [int(n) for n in os.listdir('/proc') if n.isdigit()]\nprint('held' if max(seen) < 10 else 'ESCAPED', seen)"),
-    Hostile("/sys", "attempt('sys', os.listdir, '/sys'); unseen('/sys/class/dmi/id/product_uuid', '/sys/fs/cgroup/cgroup.procs')"),
+    Hostile("/sys", "print('ESCAPED' if os.path.isdir('/sys') and os.listdir('/sys') else 'held'); unseen('/sys/class/dmi/id/product_uuid', '/sys/fs/cgroup/cgroup.procs')"),
     Hostile("devices", "for n in ('mem', 'kmsg', 'vda', 'sda', 'tty', 'console', 'pts/0', 'ptmx', 'fuse', 'kvm', 'vsock', 'net/tun', 'loop0', 'nvidia0'):\n    attempt(n, lambda: os.open('/dev/' + n, os.O_RDWR))"),
     Hostile("a device of one's own", "attempt('mknod', lambda: os.mknod('disc', 0o600 | 0o060000, os.makedev(254, 0)))", says=("held mknod",)),
     Hostile("write to the system", "for p in ('/x', '/usr/x', '/usr/bin/x', '/etc/x', '/dev/x', '/bin/sh', '/run/x', '/proc/x', sys.prefix + '/lib/x', os.__file__, '/run/assay-box/inside/runner.py'):\n    attempt(p, lambda: open(p, 'a').write('x'))"),

@@ -23,6 +23,8 @@ from .view import Packages
 COMPILE_SECONDS = 20.0
 GRACE = 5.0
 """Seconds past the wall limit (the server itself acts after two) at which a silent box is given up."""
+PATIENCE = 0.005
+"""Seconds in which a run may fill its pipes before they are read."""
 _CHUNK = 1 << 16
 
 
@@ -183,10 +185,11 @@ class Box:
         poll.register(channel, select.POLLIN)
         if cancelled is not None:
             poll.register(cancelled, select.POLLIN)
-        for file in drains:
-            poll.register(file, select.POLLIN)
         open_files, report, over = set(drains), None, ""
         deadline = time.monotonic() + limits.wall + GRACE
+        poll.poll(PATIENCE * 1000)  # most runs are over by then: what they wrote is taken at once, not in pieces
+        for file in drains:
+            poll.register(file, select.POLLIN)
         while report is None or open_files:
             events = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
             if not events:

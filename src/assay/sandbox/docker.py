@@ -69,7 +69,7 @@ def command(socket_folder: str, library: Path | None, packages: Packages) -> tup
     words = ["docker", "run", "--rm", "--name", name, "--network", "none", "--read-only", "--cap-drop", "ALL"]
     for option in ("no-new-privileges", "seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"):
         words += ["--security-opt", option]
-    words += ["--user", f"{USER}:{USER}", "--ipc", "none", "--hostname", "box", "--workdir", "/"]
+    words += ["--user", f"{USER}:{USER}", "--ipc", "private", "--hostname", "box", "--workdir", "/"]
     for here, there in (*seen.shown, (socket_folder, SOCKET)):
         words += ["--volume", f"{here}:{there}:ro"]
     for folder in seen.hidden:

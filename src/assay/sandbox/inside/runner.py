@@ -206,6 +206,8 @@ def main(argument: str) -> None:
             file.write("1000")  # when the machine runs out of memory, boxes die first
         kernel.set_dumpable(False)
     child.preload(options["paths"], options["modules"])
+    gc.collect()
+    gc.freeze()  # a collection in a fork would write to every page, and so copy it
     send(channel, {"ready": True, "python": sys.version})
     serve(Server(options["isolated"], options["library"]), channel)
 
