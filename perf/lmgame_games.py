@@ -2,6 +2,7 @@
 
 python perf/lmgame_games.py              # the peers' environment is made at the first call
 python perf/lmgame_games.py --no-peers   # assay alone
+python perf/lmgame_games.py --players    # what every player scores, instead of speeds
 
 Steps a second of CPU, one thread; a random player on both sides, new episodes included.
 """
@@ -19,25 +20,27 @@ from pathlib import Path
 
 import numpy as np
 
-from assay.agents.lmgame.env import GameEnv, make
+from assay.agents.lmgame.env import GameEnv, make, own_games
 from assay.agents.lmgame.games.candy_crush import CandyCrush
 from assay.agents.lmgame.games.compiled import Batch2048, BatchTetris
+from assay.agents.lmgame.games.compiled_candy import BatchCandy
 from assay.agents.lmgame.games.console import ACTIONS
 from assay.agents.lmgame.games.platformer import World
 from assay.agents.lmgame.games.platformer_level import own_level
 from assay.agents.lmgame.gym import register
-from assay.agents.lmgame.solvers.players import make_player, play
+from assay.agents.lmgame.solvers.players import make_player, play, players
 
 HERE = Path(__file__).resolve().parent / "peers"
-SECONDS, VECTOR, BATCH = 2.0, 64, 4096
+VECTOR, BATCH = 64, 4096
 # What is promised: (our line, the peers' line, at least so many times as fast).
 TARGETS = (
     ("2048, batch", "2048 step", 100.0),
     ("2048, Gymnasium vector interface", "2048 vector step", 20.0),
     ("Tetris, batch", "tetris step", 30.0),
-    ("Candy Crush, engine, moves that make a run", "candy move", 50.0),
+    ("Candy Crush, batch, moves that make a run", "candy step", 50.0),
     ("Candy Crush, environment, moves that make a run", "candy step", 50.0),
     ("Candy Crush, environment, any swap", "candy any step", 50.0),
+    ("Candy Crush, engine, moves that make a run", "candy move", 50.0),
 )
 
 
@@ -53,7 +56,7 @@ def peer_python() -> Path:
     return python
 
 
-def rate(step: Callable[[], int], seconds: float = SECONDS) -> float:
+def rate(step: Callable[[], int], seconds: float) -> float:
     """Steps a CPU second of a function that returns how many steps it made; a warm-up comes first."""
     step()
     steps, begun = 0, time.process_time()
@@ -62,8 +65,8 @@ def rate(step: Callable[[], int], seconds: float = SECONDS) -> float:
     return steps / (time.process_time() - begun)
 
 
-def measured() -> Iterator[tuple[str, float]]:
-    """(what, steps a CPU second) of assay's games."""
+def measured(seconds: float) -> Iterator[tuple[str, float]]:
+    """(what, steps a CPU second) of assay's games, each measured for so many seconds."""
     import gymnasium
 
     rng = np.random.default_rng(0)
@@ -75,7 +78,7 @@ def measured() -> Iterator[tuple[str, float]]:
         batch.restart(batch.over)
         return BATCH
 
-    yield "2048, batch", rate(step_2048)
+    yield "2048, batch", rate(step_2048, seconds)
     tetris = BatchTetris(BATCH)
     tetris.reset([np.random.default_rng(i) for i in range(BATCH)])
 
@@ -84,7 +87,7 @@ def measured() -> Iterator[tuple[str, float]]:
         tetris.restart(tetris.over)
         return BATCH
 
-    yield "Tetris, batch", rate(step_tetris)
+    yield "Tetris, batch", rate(step_tetris, seconds)
     register()
     for name, title, actions in (("TwentyFortyEight", "2048", 4), ("Tetris", "Tetris", 7)):
         vector = gymnasium.make_vec(f"LMGame/{name}-v0", num_envs=VECTOR)
@@ -95,31 +98,45 @@ def measured() -> Iterator[tuple[str, float]]:
                 vector.step(chosen)
             return 20 * VECTOR
 
-        yield f"{title}, Gymnasium vector interface", rate(step_vector)
+        yield f"{title}, Gymnasium vector interface", rate(step_vector, seconds)
     for effective in (True, False):
         kind = "moves that make a run" if effective else "any swap"
+        candies = BatchCandy(BATCH // 8)
+        candies.reset([np.random.default_rng(i) for i in range(BATCH // 8)])
+
+        def step_candy(candies: BatchCandy = candies, effective: bool = effective) -> int:
+            # Looking for the moves that make a run is part of the step, as it is in the peer's.
+            found = candies.effective()
+            if effective:
+                actions = (found * rng.random(found.shape)).argmax(axis=1)
+            else:
+                actions = rng.integers(candies.actions, size=len(found))
+            candies.step(actions)
+            candies.restart(candies.over)
+            return len(found)
+
+        yield f"Candy Crush, batch, {kind}", rate(step_candy, seconds)
         engine = CandyCrush()
         engine.reset(rng)
 
         def step_engine(engine: CandyCrush = engine, effective: bool = effective) -> int:
-            for _ in range(50):
+            for share in rng.random(50).tolist():
                 choice = engine.effective_actions() if effective else range(112)
-                engine.play(choice[int(rng.integers(len(choice)))])
+                engine.play(choice[int(share * len(choice))])
             engine.reset(rng)
             return 50
 
-        yield f"Candy Crush, engine, {kind}", rate(step_engine)
-        engine = CandyCrush()
-        env = GameEnv(engine)
+        yield f"Candy Crush, engine, {kind}", rate(step_engine, seconds)
+        env = make("candy_crush")
 
-        def step_env(env: GameEnv = env, engine: CandyCrush = engine, effective: bool = effective) -> int:
-            env.reset(0 if env.seed is None else None)
-            for _ in range(50):
-                choice = engine.effective_actions() if effective else range(112)
-                env.step(str(choice[int(rng.integers(len(choice)))]))
+        def step_env(env: GameEnv = env, effective: bool = effective) -> int:
+            _, info = env.reset(0 if env.seed is None else None)
+            for share in rng.random(50).tolist():
+                choice = info["effective_actions"] if effective else range(112)
+                info = env.step(str(choice[int(share * len(choice))]))[4]
             return 50
 
-        yield f"Candy Crush, environment, {kind}", rate(step_env)
+        yield f"Candy Crush, environment, {kind}", rate(step_env, seconds)
     for name in ("twenty_forty_eight", "tetris", "sokoban"):
         env = make(name, max_steps=10_000)
         env.reset(0)
@@ -130,7 +147,7 @@ def measured() -> Iterator[tuple[str, float]]:
                     env.reset()
             return 100
 
-        yield f"{name}, one environment with its text", rate(step_single)
+        yield f"{name}, one environment with its text", rate(step_single, seconds)
     world, names = World(own_level()), list(ACTIONS)
 
     def step_world() -> int:
@@ -140,7 +157,7 @@ def measured() -> Iterator[tuple[str, float]]:
         world = World(world.level)
         return 600
 
-    yield "platformer, frames without picture", rate(step_world)
+    yield "platformer, frames without picture", rate(step_world, seconds)
 
 
 def baseline() -> str:
@@ -154,16 +171,36 @@ def baseline() -> str:
     return "\n".join(lines)
 
 
+def everybody(episodes: int = 10) -> str:
+    """Every player of every game: reported scores over seeds 0 .. episodes - 1, CPU seconds an episode."""
+    lines = []
+    for game in own_games():
+        for name in players(game):
+            begun = time.process_time()
+            env = make(game, observation_mode="text")
+            scores = [play(env, make_player(game, name, seed), seed=seed).reported for seed in range(episodes)]
+            spent = (time.process_time() - begun) / episodes
+            deviation = np.std(scores, ddof=1)
+            lines.append(f"  {game:20} {name:12} {np.mean(scores):9.1f} +- {deviation:7.1f}   {spent:6.2f} s of CPU")
+    return "\n".join(lines)
+
+
 def main() -> int:
     """Print the tables; 1 when a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="assay alone")
+    parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds of each measurement (2)")
+    parser.add_argument("--players", action="store_true", help="scores of all players, no speeds")
     options = parser.parse_args()
+    if options.players:
+        print(everybody())
+        return 0
     theirs: dict[str, float] = {}
     if options.peers:
-        done = subprocess.run([peer_python(), HERE / "lmgame_games.py"], stdout=subprocess.PIPE, check=True, text=True)
+        command = [peer_python(), HERE / "lmgame_games.py", str(options.seconds)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, check=True, text=True)
         theirs = json.loads(done.stdout.strip().splitlines()[-1])
-    ours = dict(measured())
+    ours = dict(measured(options.seconds))
     print(f"load averages {' '.join(f'{value:.1f}' for value in os.getloadavg())}; steps a second of CPU")
     for name, value in theirs.items():
         print(f"  peer: {name:45} {value:14,.0f}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import numpy as np  # noqa: E402
 from tetris_gymnasium.envs.tetris import Tetris  # noqa: E402  # type: ignore[import-not-found]
 from tile_match_gym.tile_match_env import TileMatchEnv  # noqa: E402  # type: ignore[import-not-found]
 
-SECONDS = 3.0
+SECONDS = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
 VECTOR = 64
 
 
@@ -77,7 +78,7 @@ def candy(effective: bool) -> tuple[float, float]:
         return result
 
     env.board.move = timed
-    while time.process_time() - begun < 2 * SECONDS:
+    while time.process_time() - begun < SECONDS:
         _, _, terminated, _, info = env.step(choose(info))
         moves += 1
         if terminated:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from assay.agents.lmgame.games import tetris as t
+from assay.agents.lmgame.games.candy_crush import CandyCrush
 from assay.agents.lmgame.games.compiled import Batch2048, BatchTetris
+from assay.agents.lmgame.games.compiled_candy import BatchCandy
 from assay.agents.lmgame.games.tetris import Tetris
 from assay.agents.lmgame.games.twenty_forty_eight import ACTIONS, TwentyFortyEight
 from assay.core.errors import UsageError
@@ -67,6 +69,31 @@ def test_batched_tetris_equals_single_games_to_the_end(width):
                 assert ((batch.observe()[i] > 0) == cells).all()
     assert batch.scores.tolist() == [single.score for single in singles]
     assert t.SHOWN == 4
+
+
+@pytest.mark.parametrize(("rows", "columns", "colours"), [(8, 8, 4), (4, 5, 5)])
+def test_batched_candy_crush_equals_single_games_to_the_end(rows, columns, colours):
+    n = 10
+    batch, singles = BatchCandy(n, rows, columns, colours), [CandyCrush(rows, columns, colours) for _ in range(n)]
+    batch.reset(generators(n))
+    for single, rng in zip(singles, generators(n)):
+        single.reset(rng)
+    policy = np.random.default_rng(0)
+    while not batch.over.all():
+        effective = [single.effective_actions() for single in singles]
+        assert [np.flatnonzero(row).tolist() for row in batch.effective()] == effective
+        actions = [
+            int(policy.choice(choice)) if i % 2 else int(policy.integers(batch.actions))
+            for i, choice in enumerate(effective)
+        ]
+        gains = batch.step(np.array(actions))
+        played = [single.play(action) for single, action in zip(singles, actions)]
+        assert gains.tolist() == [one.reward for one in played]
+        assert batch.over.tolist() == [one.ended for one in played]
+        assert batch.boards.tolist() == [single.board.cells() for single in singles]
+    assert batch.totals.tolist() == [single.total for single in singles]
+    if rows == 4:
+        assert sum(single.shuffles for single in singles) > 0
 
 
 def test_restart_begins_only_the_games_asked_for():

@@ -238,6 +238,13 @@ def test_vector_environments_play_what_single_ones_play_and_restart_on_the_next_
     observation, _ = tetris.reset(seed=[5, 5])
     assert observation.shape == (2, 20, 6)
     assert (observation[0] == observation[1]).all()
+    candies = gymnasium.make_vec("LMGame/CandyCrush-v0", num_envs=2, moves=3)
+    candies.reset(seed=1)
+    for number in range(1, 5):
+        observation, _, terminated, _, info = candies.step(np.array([0, 111]))
+        assert terminated.tolist() == [number == 3] * 2
+        assert info["effective"].any(axis=1).all()
+    assert candies.observation_space.contains(observation)
     with pytest.raises(UsageError, match="one for each of 2"):
         tetris.reset(seed=[1])
 

@@ -11,6 +11,7 @@ import pytest
 from assay.agents.lmgame.env import make
 from assay.agents.lmgame.games import candy_crush as candy
 from assay.agents.lmgame.games import tetris as t
+from assay.agents.lmgame.games.engine import Stream
 from assay.core.errors import DataError, UsageError
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "lmgame"
@@ -66,10 +67,9 @@ def test_candy_moves_equal_a_plain_reading_of_the_rules(rows, columns, colours):
         assert effective
         assert engine.effective_actions() == effective
         action = effective[step % len(effective)] if step % 2 else step % len(engine.actions)
-        # The same generator refills a plain board cell by cell.
-        twin = np.random.Generator(np.random.PCG64(0))
-        twin.bit_generator.state = engine.rng.bit_generator.state
-        cells, removed = before.copy(), 0
+        # The same stream refills a plain board cell by cell.
+        twin = Stream(engine.stream.state)
+        cells, removed, bits = before.copy(), 0, 0
         a, b = candy.swap_of(action, rows, columns)
         cells[a], cells[b] = before[b], before[a]
         while runs := plain_runs(cells):
@@ -79,9 +79,9 @@ def test_candy_moves_equal_a_plain_reading_of_the_rules(rows, columns, colours):
             for c in range(columns):
                 column = [colour for colour in cells[:, c] if colour >= 0]
                 cells[:, c] = [-1] * (rows - len(column)) + column
-            empty = np.argwhere(cells < 0)
-            for cell, colour in zip(empty, twin.integers(colours, size=len(empty))):
-                cells[tuple(cell)] = colour
+            for number, cell in enumerate(np.argwhere(cells < 0)):
+                bits = bits >> 16 if number % 4 else twin.bits()
+                cells[tuple(cell)] = (bits & 0xFFFF) * colours >> 16
         shuffles = engine.shuffles
         _, reward, terminated, _, info = env.step(engine.actions[action])
         assert reward == info["perf_score"] == removed
@@ -89,6 +89,17 @@ def test_candy_moves_equal_a_plain_reading_of_the_rules(rows, columns, colours):
             assert np.array(engine.board.cells()).tolist() == (cells if removed else before).tolist()
     assert terminated
     assert info["moves_left"] == 0
+
+
+def test_refilled_colours_are_uniform():
+    board = candy.Board(8, 8, 5)
+    stream, counts = Stream(3), np.zeros(5)
+    for _ in range(300):
+        board.masks = [0] * 5
+        board.fill(board.all, stream)
+        counts += [mask.bit_count() for mask in board.masks]
+    assert counts.sum() == 300 * 64
+    assert ((counts - 3840) ** 2 / 3840).sum() < 18.5  # chi-square, 4 degrees of freedom, p 0.001
 
 
 def test_a_text_that_is_no_swap_uses_up_a_move():
@@ -106,7 +117,7 @@ def test_a_board_without_moves_is_shuffled():
     game = candy.CandyCrush(3, 3, 3)
     game.reset(np.random.default_rng(0))
     for seed in range(200):
-        game.rng = np.random.default_rng(seed)
+        game.stream = Stream(seed)
         counts = np.bincount(np.array(game.board.cells()).ravel(), minlength=3).tolist()
         game._shuffle()
         assert any(game.board.effective())

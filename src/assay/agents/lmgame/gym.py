@@ -1,6 +1,6 @@
 """Gymnasium ids of the games; importing this module registers them.
 
-``gymnasium.make("LMGame/Sokoban-v0", observation_mode="text")``; many games of 2048 or Tetris at once:
+``gymnasium.make("LMGame/Sokoban-v0", observation_mode="text")``; many games of 2048, Tetris or Candy Crush at once:
 ``gymnasium.make_vec("LMGame/Tetris-v0", num_envs=64)``; importing on the way:
 ``gymnasium.make("assay.agents.lmgame.gym:LMGame/Sokoban-v0")``.
 """
@@ -189,7 +189,30 @@ class TetrisVectorEnv(_BatchEnv):
         return {"total_score": self.batch.scores}
 
 
-_VECTOR = {"LMGame/TwentyFortyEight-v0": TwentyFortyEightVectorEnv, "LMGame/Tetris-v0": TetrisVectorEnv}
+class CandyCrushVectorEnv(_BatchEnv):
+    """Candy Crush in compiled batches. Observation: (n, rows, columns) colours; actions: indices of swaps."""
+
+    def __init__(self, num_envs: int = 1, rows: int = 8, columns: int = 8, colours: int = 4, moves: int = 50) -> None:
+        from assay.agents.lmgame.games.compiled_candy import BatchCandy
+
+        self.batch = BatchCandy(num_envs, rows, columns, colours, moves)
+        super().__init__(num_envs, spaces.Box(0, colours - 1, (rows, columns), np.uint8), self.batch.actions)
+
+    def _observe(self) -> Any:
+        return self.batch.boards.astype(np.uint8)
+
+    def _play(self, actions: Any) -> Any:
+        return self.batch.step(actions)
+
+    def _info(self) -> dict[str, Any]:
+        return {"effective": self.batch.effective(), "total_score": self.batch.totals.copy()}
+
+
+_VECTOR = {
+    "LMGame/TwentyFortyEight-v0": TwentyFortyEightVectorEnv,
+    "LMGame/Tetris-v0": TetrisVectorEnv,
+    "LMGame/CandyCrush-v0": CandyCrushVectorEnv,
+}
 
 
 def register() -> None:

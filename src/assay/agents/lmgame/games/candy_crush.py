@@ -6,15 +6,15 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from assay.agents.lmgame.games.engine import Engine, Played
+from assay.agents.lmgame.games.engine import Engine, Played, Stream
 from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 LETTERS = "RGBYPO"
+_LETTER = str.maketrans(dict(zip("123456", LETTERS)))
 _SWAP = re.compile(r"\(\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*,\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*\)")
 Cell = tuple[int, int]
 
@@ -44,16 +44,16 @@ class Board:
     def bit(self, row: int, column: int) -> int:
         return 1 << (row * self.stride + column)
 
+    def digits(self) -> list[str]:
+        """Rows of hexadecimal digits: 0 where there is no candy, else its colour plus one."""
+        # A mask's binary digits read as hexadecimal ones spread it to a nibble a cell: colours add up without a loop.
+        spread = sum((colour + 1) * int(f"{mask:b}", 16) for colour, mask in enumerate(self.masks))
+        flat = f"{spread:0{self.rows * self.stride}x}"[::-1]
+        return [flat[r * self.stride : r * self.stride + self.columns] for r in range(self.rows)]
+
     def cells(self) -> list[list[int]]:
         """Rows of colours; -1 where there is none."""
-        found = [[-1] * self.columns for _ in range(self.rows)]
-        for colour, mask in enumerate(self.masks):
-            while mask:
-                low = mask & -mask
-                mask ^= low
-                row, column = divmod(low.bit_length() - 1, self.stride)
-                found[row][column] = colour
-        return found
+        return [[int(digit, 16) - 1 for digit in row] for row in self.digits()]
 
     def runs(self, colours: Sequence[int] | None = None) -> int:
         """Cells that lie in a run of three or more of one colour."""
@@ -91,17 +91,22 @@ class Board:
         (int, int)
             Upper cells of the vertical swaps and left cells of the horizontal ones.
         """
-        w = self.stride
         vertical = horizontal = 0
         for b in self.masks:
-            left, right, up, down = b << 1, b >> 1, b << w, b >> w
-            left2, right2, up2, down2 = left & b << 2, right & b >> 2, up & b << 2 * w, down & b >> 2 * w
-            row = left2 | right2 | left & right
-            column = up2 | down2 | up & down
-            # The candy comes from one side; the line that completes must not need the cell it leaves.
-            vertical |= (up & (row | down2) & self.all) >> w | down & (row | up2) & self.all
-            horizontal |= (left & (column | right2) & self.all) >> 1 | right & (column | left2) & self.all
+            one, two = self._effective(b)
+            vertical |= one
+            horizontal |= two
         return vertical, horizontal
+
+    def _effective(self, b: int) -> tuple[int, int]:
+        w = self.stride
+        left, right, up, down = b << 1, b >> 1, b << w, b >> w
+        left2, right2, up2, down2 = left & b << 2, right & b >> 2, up & b << 2 * w, down & b >> 2 * w
+        row = left2 | right2 | left & right
+        column = up2 | down2 | up & down
+        # The candy comes from one side; the line that completes must not need the cell it leaves.
+        vertical = (up & (row | down2) & self.all) >> w | down & (row | up2) & self.all
+        return vertical, (left & (column | right2) & self.all) >> 1 | right & (column | left2) & self.all
 
     def swap(self, a: int, b: int) -> tuple[int, int]:
         """Exchange the candies at bits ``a`` and ``b``; their colours."""
@@ -117,30 +122,46 @@ class Board:
             self.masks[two] ^= both
         return one, two
 
+    def playable(self) -> bool:
+        """Whether some swap makes a run, on a board without runs."""
+        return any(self._effective(b) != (0, 0) for b in self.masks)
+
     def drop(self, gone: int) -> int:
         """Take candies away and let the others fall; the empty cells."""
         w, keep = self.stride, ~gone
         masks = [mask & keep for mask in self.masks]
         empty = gone
         while True:
-            # Cells that are full and have a gap right below.
-            moving = empty >> w & self.all & ~empty
+            # Everything above a gap falls by one row at a time: as many rounds as a column has gaps.
+            above, reach = empty >> w, w
+            while reach < w * self.rows:
+                above |= above >> reach
+                reach *= 2
+            moving = above & self.all & ~empty
             if not moving:
                 break
             for colour, mask in enumerate(masks):
                 part = mask & moving
                 if part:
-                    masks[colour] = mask ^ (part | part << w)
-            empty ^= moving | moving << w
+                    masks[colour] = mask ^ part | part << w
+            empty = self.all
+            for mask in masks:
+                empty &= ~mask
         self.masks = masks
         return empty
 
-    def fill(self, empty: int, rng: np.random.Generator) -> None:
-        """Put random colours into empty cells, row by row."""
-        for colour in rng.integers(self.colours, size=empty.bit_count()).tolist():
+    def fill(self, empty: int, stream: Stream) -> None:
+        """Put random colours into empty cells, row by row: four colours of every 64 random bits."""
+        masks, colours, left, bits = self.masks, self.colours, 0, 0
+        while empty:
+            if not left:
+                left, bits = 4, stream.bits()
             low = empty & -empty
-            self.masks[colour] |= low
             empty ^= low
+            # Of 16 bits each: its bias is below 1 in 10,000.
+            masks[(bits & 0xFFFF) * colours >> 16] |= low
+            bits >>= 16
+            left -= 1
 
 
 def action_count(rows: int, columns: int) -> int:
@@ -197,34 +218,42 @@ class CandyCrush(Engine):
         self._swaps = list(swaps)
         self.actions = tuple(f"(({a[0]},{a[1]}),({b[0]},{b[1]}))" for a, b in self._swaps)
         self._bits = [(self.board.bit(*a), self.board.bit(*b)) for a, b in self._swaps]
+        first = columns * (rows - 1)
+        # Action by the upper (left) cell of a vertical (horizontal) swap.
+        self._down = {a: i for i, (a, _) in enumerate(self._bits) if i < first}
+        self._across = {a: i for i, (a, _) in enumerate(self._bits) if i >= first}
+        self.stream = Stream()
         self.total = self.used = self.shuffles = 0
 
     def reset(self, rng: np.random.Generator) -> None:
         self.rng = rng
+        self.stream = Stream.of(rng)
         self.total = self.used = self.shuffles = 0
         self._deal()
 
     def _deal(self) -> None:
+        board = self.board
         while True:
-            self.board.masks = [0] * self.colours
-            self.board.fill(self.board.all, self.rng)
+            board.masks = [0] * self.colours
+            board.fill(board.all, self.stream)
             # New colours where runs stand, rather than whole new boards: large boards nearly always hold some run.
-            for _ in range(1000):
-                runs = self.board.runs()
-                if not runs:
-                    break
-                self.board.masks = [mask & ~runs for mask in self.board.masks]
-                self.board.fill(runs, self.rng)
-            if not self.board.runs() and any(self.board.effective()):
+            while runs := board.runs():
+                board.masks = [mask & ~runs for mask in board.masks]
+                board.fill(runs, self.stream)
+            if board.playable():
                 return
 
     def _shuffle(self) -> None:
+        """Mix the candies until a swap makes a run; a board that a hundred mixings do not help is dealt anew."""
         self.shuffles += 1
-        cells = np.array(self.board.cells())
+        flat = [colour for row in self.board.cells() for colour in row]
         for _ in range(100):
-            mixed = self.rng.permutation(cells.ravel()).reshape(cells.shape)
-            board = Board.of(mixed.tolist(), self.colours)
-            if not board.runs() and any(board.effective()):
+            for i in range(len(flat) - 1, 0, -1):
+                j = self.stream.below(i + 1)
+                flat[i], flat[j] = flat[j], flat[i]
+            rows = [flat[r * self.columns : (r + 1) * self.columns] for r in range(self.rows)]
+            board = Board.of(rows, self.colours)
+            if not board.runs() and board.playable():
                 self.board = board
                 return
         self._deal()
@@ -254,9 +283,9 @@ class CandyCrush(Engine):
         removed = 0
         while runs:
             removed += runs.bit_count()
-            board.fill(board.drop(runs), self.rng)
+            board.fill(board.drop(runs), self.stream)
             runs = board.runs()
-        if not any(board.effective()):
+        if not board.playable():
             self._shuffle()
         self.total += removed
         return Played(float(removed), float(removed), ended=self.used >= self.moves)
@@ -272,13 +301,18 @@ class CandyCrush(Engine):
     def effective_actions(self) -> list[int]:
         """Actions that make a run now."""
         vertical, horizontal = self.board.effective()
-        first = self.columns * (self.rows - 1)
-        return [i for i, (a, _) in enumerate(self._bits) if a & (vertical if i < first else horizontal)]
+        found = []
+        for mask, table in ((vertical, self._down), (horizontal, self._across)):
+            while mask:
+                low = mask & -mask
+                mask ^= low
+                found.append(table[low])
+        return found
 
     def text(self) -> str:
         lines = ["    " + " ".join(f"{c:>2}" for c in range(self.columns))]
-        for r, row in enumerate(self.board.cells()):
-            lines.append(f"{r:>2}| " + " ".join(f"{LETTERS[colour]:>2}" for colour in row))
+        for r, row in enumerate(self.board.digits()):
+            lines.append(f"{r:>2}|  " + "  ".join(row.translate(_LETTER)))
         lines.append(f"Score: {self.total}  Moves left: {self.moves - self.used}")
         return "\n".join(lines)
 
@@ -291,7 +325,7 @@ class CandyCrush(Engine):
         return {
             "moves_left": self.moves - self.used,
             "shuffles": self.shuffles,
-            "effective_moves": sum(mask.bit_count() for mask in self.board.effective()),
+            "effective_actions": self.effective_actions(),
         }
 
     def get_state(self) -> dict[str, Any]:
@@ -303,6 +337,7 @@ class CandyCrush(Engine):
             "total": self.total,
             "used": self.used,
             "shuffles": self.shuffles,
+            "stream": self.stream.state,
         }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -315,3 +350,4 @@ class CandyCrush(Engine):
         self.board = Board.of([[LETTERS.index(letter) for letter in row] for row in rows], self.colours)
         self.moves = state["moves"]
         self.total, self.used, self.shuffles = state["total"], state["used"], state["shuffles"]
+        self.stream = Stream(state["stream"])

@@ -1,4 +1,4 @@
-"""Compiled batches of 2048 and Tetris: the same games as the engines, many at a time (numba).
+"""Compiled batches of 2048 and Tetris: the same games as the engines, many at a time (numba). See `compiled_candy`."""
 
 Element i of a batch reset with generators ``rngs`` plays exactly what the engine plays with ``rngs[i]``: the streams
 are the same, so a batch can be checked against single games.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 _U = np.uint64
-_GOLDEN, _MIX1, _MIX2 = _U(0x9E3779B97F4A7C15), _U(0xBF58476D1CE4E5B9), _U(0x94D049BB133111EB)
+GOLDEN, _MIX1, _MIX2 = _U(0x9E3779B97F4A7C15), _U(0xBF58476D1CE4E5B9), _U(0x94D049BB133111EB)
 _S11, _S12, _S24, _S27, _S30, _S31, _S32 = _U(11), _U(12), _U(24), _U(27), _U(30), _U(31), _U(32)
 _T0, _T1, _T2 = _U(0xF0F00F0FF0F00F0F), _U(0x0000F0F00000F0F0), _U(0x0F0F00000F0F0000)
 _T3, _T4, _T5 = _U(0xFF00FF0000FF00FF), _U(0x00000000FF00FF00), _U(0x00000000FF00FF00)
@@ -34,7 +34,7 @@ _R1, _R2, _R3 = _U(16), _U(32), _U(48)
 
 
 @njit(cache=True, inline="always")
-def _mixed(state):
+def mixed(state):
     z = state
     z = (z ^ (z >> _S30)) * _MIX1
     z = (z ^ (z >> _S27)) * _MIX2
@@ -42,7 +42,7 @@ def _mixed(state):
 
 
 @njit(cache=True, inline="always")
-def _below(bits, n):
+def below(bits, n):
     return ((bits >> _S32) * _U(n)) >> _S32
 
 
@@ -70,10 +70,10 @@ def _spawned(board, state):
     for _ in range(16):
         empty += (b & _NIBBLE) == _ZERO
         b >>= _FOUR
-    state += _GOLDEN
-    skip = _below(_mixed(state), empty)
-    state += _GOLDEN
-    power = _U(1) if (_mixed(state) >> _S11) * 2.0**-53 > 0.1 else _U(2)
+    state += GOLDEN
+    skip = below(mixed(state), empty)
+    state += GOLDEN
+    power = _U(1) if (mixed(state) >> _S11) * 2.0**-53 > 0.1 else _U(2)
     shift, b = _ZERO, board
     while True:
         if (b & _NIBBLE) == _ZERO:
@@ -219,8 +219,8 @@ def _spawn(rows, game, queued, state, width):
             for i in range(7):
                 game[_BAG + i] = i
             for i in range(6, 0, -1):
-                state += _GOLDEN
-                j = np.int64(_below(_mixed(state), i + 1))
+                state += GOLDEN
+                j = np.int64(below(mixed(state), i + 1))
                 game[_BAG + i], game[_BAG + j] = game[_BAG + j], game[_BAG + i]
             game[_LEFT_IN_BAG] = 7
         game[_LEFT_IN_BAG] -= 1
