@@ -1,4 +1,4 @@
-"""Compiled batches of 2048 and Tetris: the same games as the engines, many at a time (numba). See `compiled_candy`."""
+"""Compiled batches of 2048 and Tetris: the same games as the engines, many at a time (numba). See `compiled_candy`.
 
 Element i of a batch reset with generators ``rngs`` plays exactly what the engine plays with ``rngs[i]``: the streams
 are the same, so a batch can be checked against single games.
