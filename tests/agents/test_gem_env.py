@@ -257,7 +257,10 @@ def make_level(seed):
 
 
 class OldStyle(Env):
-    """An environment in the published style: overrides reset and step."""
+    """An environment in the published style: overrides reset and step, and forgets super().__init__()."""
+
+    def __init__(self):
+        self.left = 0
 
     def reset(self, seed=None):
         super().reset(seed)

@@ -80,6 +80,8 @@ class Env:
     saved: ClassVar[tuple[str, ...]] = ()
     spec: EnvSpec | None = None
     max_turns: int | None = None
+    strict_gymnasium: bool = False
+    seed_global: bool = False
     _made: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
