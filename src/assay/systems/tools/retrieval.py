@@ -210,9 +210,10 @@ def make_index(passages: Sequence[Passage], kind: str = "bm25", *, cache: Conten
 async def serve(index: Index, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """A server with Search-R1's contract; yields its address.
 
-    POST /retrieve takes JSON or msgpack: ``{"queries": [...]}`` or ``{"query": ...}``, ``topk`` (3), ``return_scores``
-    (false). It answers in the same encoding ``{"result": [[...]]}``: documents, or with scores
-    ``{"document": ..., "score": ...}``. GET /health answers ``ok``.
+    POST /retrieve takes ``topk`` (3), ``return_scores`` (false) and ``{"queries": [...]}``, which it answers by
+    ``{"result": [[...], ...]}``, or ``{"query": ...}``, which it answers by one flat list, as GEM's search tool
+    expects. Items are documents, or with scores ``{"document": ..., "score": ...}``. Requests in msgpack are answered
+    in msgpack. GET /health answers ``ok``.
     """
     from aiohttp import web
 
@@ -243,10 +244,11 @@ def _handler(index: Index) -> Any:
     from assay.systems.tools.search import as_document
 
     async def handle(request: web.Request) -> web.Response:
-        packed = "msgpack" in request.content_type
+        raw = await request.read()
+        packed = raw[:1] >= b"\x80"  # a map of msgpack; GEM's client names no content type
         codec = msgspec.msgpack if packed else msgspec.json
         try:
-            body = codec.decode(await request.read())
+            body = codec.decode(raw)
             queries, topk, scores = _asked(body)
         except msgspec.DecodeError as error:
             return web.Response(status=400, text=f"The request's body cannot be read ({error}).")
@@ -255,7 +257,8 @@ def _handler(index: Index) -> Any:
         found = await asyncio.to_thread(index.search, queries, topk)
         rows = [[as_document(hit) if scores else as_document(hit)["document"] for hit in hits] for hits in found]
         kind = "application/msgpack" if packed else "application/json"
-        return web.Response(body=codec.encode({"result": rows}), content_type=kind)
+        result = rows if "queries" in body else rows[0]
+        return web.Response(body=codec.encode({"result": result}), content_type=kind)
 
     return handle
 

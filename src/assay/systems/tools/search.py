@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from assay.core.errors import ProviderError, UsageError
 from assay.systems.dialects import first_pair
@@ -15,6 +14,9 @@ if TYPE_CHECKING:
     import aiohttp
 
     from assay.systems.tools.retrieval import Hit, Index
+
+
+Form = Literal["json", "msgpack"]
 
 
 class SearchTool:
@@ -30,6 +32,8 @@ class SearchTool:
         Time limit of a request to a server.
     tries
         Requests in all, when a server fails to answer.
+    form
+        Of a server: ``json`` (Search-R1) or ``msgpack`` (GEM's servers, a query a request).
 
     Raises
     ------
@@ -46,7 +50,9 @@ class SearchTool:
         "additionalProperties": False,
     }
 
-    def __init__(self, source: Index | str, *, topk: int = 3, seconds: float = 30.0, tries: int = 3) -> None:
+    def __init__(
+        self, source: Index | str, *, topk: int = 3, seconds: float = 30.0, tries: int = 3, form: Form = "json"
+    ) -> None:
         if topk < 1 or tries < 1:
             raise UsageError(f"topk is {topk} and tries is {tries}; both must be at least 1.")
         if isinstance(source, str) and not source.startswith(("http://", "https://")):
@@ -54,7 +60,9 @@ class SearchTool:
         self.source = source
         self.topk = topk
         self.description = f"Searches a collection of documents and returns the {topk} passages that fit best."
-        self._client = SearchClient(source, seconds=seconds, tries=tries) if isinstance(source, str) else None
+        self._client = (
+            SearchClient(source, seconds=seconds, tries=tries, form=form) if isinstance(source, str) else None
+        )
 
     def find(self, text: str) -> Found | None:
         """The first ``<search>`` of a text; an empty one has a ``problem``."""
@@ -99,9 +107,14 @@ class SearchClient:
         Time limit of a request.
     tries
         Requests in all; between them 0.5, 1, 2 ... seconds.
+    form
+        ``json``, or ``msgpack``: GEM's form, where a request holds one query and ``result`` is its list.
     """
 
-    def __init__(self, url: str, *, seconds: float = 30.0, tries: int = 3) -> None:
+    def __init__(self, url: str, *, seconds: float = 30.0, tries: int = 3, form: Form = "json") -> None:
+        if form not in ("json", "msgpack"):
+            raise UsageError(f"form is {form!r}; a search server speaks 'json' or 'msgpack'.")
+        self.form = form
         self.url = url
         self.seconds = seconds
         self.tries = tries
@@ -128,22 +141,33 @@ class SearchClient:
         ProviderError
             No answer after all tries (retryable), a refused request, or an answer of another form.
         """
+        import msgspec
+
+        if self.form == "json":
+            body = {"queries": list(queries), "topk": topk, "return_scores": True}
+            return self._read(await self._post(msgspec.json.encode(body), "application/json"), len(queries))
+        found = []
+        for query in queries:
+            body = {"query": query, "topk": topk, "return_scores": True}
+            found += self._read(await self._post(msgspec.msgpack.encode(body), "application/msgpack"), 1)
+        return found
+
+    async def _post(self, body: bytes, kind: str) -> bytes:
         import aiohttp
 
-        body = {"queries": list(queries), "topk": topk, "return_scores": True}
         problem = ""
         for attempt in range(self.tries):
             if attempt:
                 await asyncio.sleep(0.25 * 2**attempt)
             try:
-                async with self._open().post(self.url, json=body) as response:
-                    text = await response.text()
+                async with self._open().post(self.url, data=body, headers={"Content-Type": kind}) as response:
+                    answer = await response.read()
                     if response.status < 400:
-                        return self._read(text, len(queries))
-                    problem = f"status {response.status}: {text[:200]}"
+                        return answer
+                    problem = f"status {response.status}: {answer[:200].decode('utf-8', 'replace')}"
                     if response.status < 500 and response.status not in (408, 429):
                         raise ProviderError(f"The search server {self.url} refuses ({problem}).", retryable=False)
-            except (aiohttp.ClientError, TimeoutError, UnicodeDecodeError) as error:
+            except (aiohttp.ClientError, TimeoutError) as error:
                 problem = f"{type(error).__name__}: {error}"
         raise ProviderError(f"The search server {self.url} does not answer ({problem}; {self.tries} tries).")
 
@@ -156,15 +180,19 @@ class SearchClient:
             self._home = home
         return self._session
 
-    def _read(self, text: str, queries: int) -> list[list[dict[str, Any]]]:
+    def _read(self, answer: bytes, queries: int) -> list[list[dict[str, Any]]]:
+        import msgspec
+
         try:
-            result = json.loads(text)["result"]
-            if isinstance(result, list) and len(result) == queries:
-                return [[_document(item) for item in found] for found in result]
-        except (ValueError, KeyError, TypeError):
+            packed = self.form == "msgpack"
+            result = (msgspec.msgpack if packed else msgspec.json).decode(answer)["result"]
+            lists = [result] if packed else result
+            if isinstance(lists, list) and len(lists) == queries:
+                return [[_document(item) for item in found] for found in lists]
+        except (msgspec.DecodeError, ValueError, KeyError, TypeError):
             pass
         raise ProviderError(
-            f"The search server {self.url} answers in another form ({text[:120]!r}); "
+            f"The search server {self.url} answers in another form ({answer[:120]!r}); "
             'it should be {"result": [[{"document": {"contents": ...}, "score": ...}, ...], ...]}.',
             retryable=False,
         )
