@@ -343,3 +343,13 @@ def test_environments_satisfy_the_protocol_and_gymnasium(name):
     first, second = plain.step(action), strict.step(action)
     assert first[:2] == second[:2]
     assert second[2:4] == ((True, False) if first[4]["solved"] or not first[3] else (False, True))
+
+
+def test_the_library_is_used_as_gem_is():
+    from assay.agents import gem
+
+    env = gem.make("game:GuessTheNumber-v0-easy")
+    assert isinstance(env, gem.Env)
+    assert all(getattr(gem, name) is not None for name in gem.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'spam'"):
+        _ = gem.spam
