@@ -20,7 +20,7 @@ def test_the_examples_run():
     except UsageError as error:
         pytest.skip(str(error))
     blocks = re.findall(r"^```python\n(.*?)^```$", DOCUMENT.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     names: dict = {}
     for block in blocks:
         exec(compile(block, str(DOCUMENT), "exec"), names)
