@@ -193,6 +193,17 @@ def test_a_run_that_has_spent_its_money_or_tool_time_has_last_words():
         run(tool_loop(ReplayModel(["x"])), cost=1.0)
 
 
+def test_a_model_that_made_its_last_call_is_told_so():
+    model = ReplayModel([asks(("add", {"a": 1, "b": 1})), "2"])
+    trace = run(tool_loop(model, last_call="No more calls."), tool_calls=1)
+    assert (trace.end, trace.answer) == ("answer", "2")
+    assert trace.messages[-2]["content"] == "No more calls."
+    silent = run(tool_loop(ReplayModel([asks(("add", {"a": 1, "b": 1})), "2"])), tool_calls=1)
+    assert (silent.end, silent.turns) == ("answer", 2)
+    stubborn = run(tool_loop(forever(), last_call="No more calls."), tool_calls=1)
+    assert (stubborn.end, stubborn.turns) == ("tool limit", 2)
+
+
 def test_pictures_of_tools_are_shown_by_the_user():
     class Camera:
         name, description, parameters = "camera", "A picture.", {"type": "object", "properties": {}}

@@ -162,8 +162,8 @@ def tool_loop(
     calls_per_turn
         Calls of one reply that are carried out; the model is told that the others were not. None = all.
     last_call
-        Message added before the last reply that is permitted. With it, a run that has spent its tokens, cost or tool
-        time may say one thing more.
+        Message added before the last reply that is permitted, also after the last permitted tool call. With it, a run
+        that has spent its tokens, cost or tool time may say one thing more.
     compaction
         What happens when ``limits.context`` is reached: ``summary`` or ``window``.
     sampling

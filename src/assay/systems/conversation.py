@@ -190,9 +190,12 @@ class Conversation:
     def closing(self) -> bool:
         """Whether the next reply is the last one: the last turn, or one beyond what may be spent, granted once.
 
-        For a caller that says so to the model before it asks. Time on the clock is never granted.
+        For a caller that says so to the model before it asks. Time on the clock is never granted. A model that has made
+        its last tool call is told so too; without being told it may still answer.
         """
-        if self._spent() is not None and not self._last_words:
+        most = self.limits.tool_calls
+        called = most is not None and self.trace.tool_calls >= most
+        if (self._spent() is not None or called) and not self._last_words:
             self._last_words = True
             return True
         return self.limits.turns is not None and self.turn + 2 >= self.limits.turns
