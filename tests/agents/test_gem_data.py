@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.agents.gem.catalogue import DATA, GEM24
-from assay.agents.gem.data import CodeEnv, MathEnv, MathVisualEnv, QaEnv
+from assay.agents.gem.data import CodeEnv, MathEnv, MathVisualEnv, QaEnv, table_folder
 from assay.agents.gem.env import TERMINAL_STATE, EnvError
 from assay.agents.gem.grading import Grader, shared_grader
 from assay.agents.gem.readers import exact_match, last_answer, last_block, last_box
@@ -154,6 +154,21 @@ def test_files_of_the_published_format_are_read(tmp_path):
     assert env.step("\\boxed{5}")[1] == 1
     env = make("eval:AIME24", data=str(file), instruction="")
     assert env.reset(0)[0] == "What is 2+3?"
+
+
+def test_tables_of_a_snapshot_are_found_and_splits_chosen(tmp_path):
+    for layout in ("", "data", "nq_open"):
+        folder = tmp_path / f"set_{layout}" / layout
+        folder.mkdir(parents=True)
+        for split, answer in (("train", "1"), ("validation", "2")):
+            row = json.dumps({"question": "?", "answer": [answer]})
+            (folder / f"{split}-00000-of-00001.jsonl").write_text(row + "\n")
+        assert table_folder(tmp_path / f"set_{layout}") == folder
+        env = make("eval:QaOpen", data=tmp_path / f"set_{layout}")
+        env.reset(0)
+        assert env.step("<answer>2</answer>")[1] == 1
+        with pytest.raises(DataError, match="no split 'nq'"):
+            make("eval:NaturalQuestions", data=folder).reset(0)
 
 
 def test_faults_in_data_are_named(tmp_path):

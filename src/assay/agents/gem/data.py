@@ -28,9 +28,23 @@ def _table(source: str, split: str | None, _: int) -> tuple[dict[str, Any], ...]
     path = Path(source).expanduser()
     if not path.exists() and not source.startswith(("/", ".", "~")) and source.removeprefix("hf:").count("/") == 1:
         path = hub(source).path or path
-        if (path / "data").is_dir():
-            path = path / "data"
+    if path.is_dir():
+        path = table_folder(path)
     return tuple(read_table(path, split).to_dicts())
+
+
+def table_folder(root: Path) -> Path:
+    """Where the tables of a data set's snapshot are: at the top, or in its only folder that holds some."""
+
+    def tables(folder: Path) -> bool:
+        return any(
+            file.suffix in (".parquet", ".jsonl", ".csv", ".arrow") for file in folder.iterdir() if file.is_file()
+        )
+
+    if tables(root):
+        return root
+    found = [folder for folder in sorted(root.iterdir()) if folder.is_dir() and tables(folder)]
+    return found[0] if len(found) == 1 else root
 
 
 def load_rows(
