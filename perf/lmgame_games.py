@@ -2,7 +2,7 @@
 
 python perf/lmgame_games.py              # the peers' environment is made at the first call
 python perf/lmgame_games.py --no-peers   # assay alone
-python perf/lmgame_games.py --players    # what every player scores, instead of speeds
+python perf/lmgame_games.py --players 5  # what every player scores, instead of speeds
 
 Steps a second of CPU, one thread; a random player on both sides, new episodes included.
 """
@@ -171,7 +171,7 @@ def baseline() -> str:
     return "\n".join(lines)
 
 
-def everybody(episodes: int = 10) -> str:
+def everybody(episodes: int) -> str:
     """Every player of every game: reported scores over seeds 0 .. episodes - 1, CPU seconds an episode."""
     lines = []
     for game in own_games():
@@ -190,10 +190,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="assay alone")
     parser.add_argument("--seconds", type=float, default=2.0, help="CPU seconds of each measurement (2)")
-    parser.add_argument("--players", action="store_true", help="scores of all players, no speeds")
+    parser.add_argument("--players", type=int, metavar="EPISODES", help="scores of all players instead of speeds")
     options = parser.parse_args()
     if options.players:
-        print(everybody())
+        print(everybody(options.players))
         return 0
     theirs: dict[str, float] = {}
     if options.peers:

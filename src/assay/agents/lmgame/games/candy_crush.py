@@ -222,6 +222,7 @@ class CandyCrush(Engine):
         # Action by the upper (left) cell of a vertical (horizontal) swap.
         self._down = {a: i for i, (a, _) in enumerate(self._bits) if i < first}
         self._across = {a: i for i, (a, _) in enumerate(self._bits) if i >= first}
+        self._header = "    " + " ".join(f"{c:>2}" for c in range(columns))
         self.stream = Stream()
         self.total = self.used = self.shuffles = 0
 
@@ -310,7 +311,7 @@ class CandyCrush(Engine):
         return found
 
     def text(self) -> str:
-        lines = ["    " + " ".join(f"{c:>2}" for c in range(self.columns))]
+        lines = [self._header]
         for r, row in enumerate(self.board.digits()):
             lines.append(f"{r:>2}|  " + "  ".join(row.translate(_LETTER)))
         lines.append(f"Score: {self.total}  Moves left: {self.moves - self.used}")
