@@ -321,4 +321,6 @@ def test_texts_are_embedded_by_the_packaged_model_and_can_be_told_apart(name, tm
     assert np.allclose(np.linalg.norm(data.x_train, axis=1), 1, atol=1e-4)
     from sklearn.linear_model import LogisticRegression
 
-    assert LogisticRegression(max_iter=200).fit(data.x_train, data.y_train).score(data.x_test, data.y_test) > 0.75
+    score = LogisticRegression(max_iter=200).fit(data.x_train, data.y_train).score(data.x_test, data.y_test)
+    base = max(data.y_test.mean(), 1 - data.y_test.mean())
+    assert score > base + 3 * 0.5 / np.sqrt(len(data.y_test))  # better than the larger class by three standard errors
