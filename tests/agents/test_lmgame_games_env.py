@@ -20,7 +20,7 @@ from assay.core.errors import DataError, UsageError
 
 ORACLES = Path(__file__).parents[1] / "oracles" / "lmgame"
 LEVEL_1 = ["#######", "#?@ # #", "#$    #", "# # $ #", "# ?   #", "#     #", "#######"]
-LEVEL_2 = ["#########", "#####  ##", "#@$     #", "#########"]
+LEVEL_2 = ["#########", "#####  ##", "#@$    ?#", "#########"]
 
 
 def oracle(name: str):
@@ -351,6 +351,10 @@ def test_bad_level_files_say_where(text, words):
 
 
 def test_other_bad_input_is_one_sentence(tmp_path):
+    with pytest.raises(DataError, match="level 1: the border"):
+        make("sokoban", levels=[Level(("#####", "#@$? ", "#####"))])
+    with pytest.raises(DataError, match="at least one level"):
+        make("sokoban", levels=[])
     with pytest.raises(UsageError, match="no game 'sokobn'; did you mean 'sokoban'"):
         make("sokobn")
     with pytest.raises(UsageError, match="observation mode"):

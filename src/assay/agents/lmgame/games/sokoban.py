@@ -186,7 +186,7 @@ class Sokoban(Engine):
             levels = shipped_levels()
         elif isinstance(levels, str | Path):
             levels = read_levels(levels)
-        self.levels = list(levels)
+        self.levels = [check_level(level.rows, f"level {number}") for number, level in enumerate(levels, 1)]
         if not self.levels:
             raise DataError("Sokoban needs at least one level, got an empty list.")
         self.finished = False
