@@ -71,7 +71,7 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
             with suppress(OSError):
                 os.close(number)
     os.closerange(PROGRAM + 1, 1 << 16)
-    os.setsid()
+    os.setpgid(0, 0)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     mega = 1 << 20
     cpu = math.ceil(limits["cpu_seconds"])
