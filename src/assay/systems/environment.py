@@ -50,7 +50,10 @@ class MultiAgentEnvironment(Protocol):
     when nobody acts.
     """
 
-    agents: Sequence[str]
+    @property
+    def agents(self) -> Sequence[str]:
+        """All agents of the episode."""
+        ...
 
     @property
     def acting(self) -> Sequence[str]:
