@@ -153,8 +153,7 @@ class HDF5File:
 def write_hdf5(array: IrregularArray, path: Path | str, compression: int = 1) -> None:
     """Write a file in the published layout: gzip, text as bytes, attributes as text.
 
-    Where values, coordinates, attributes and their order are the same, the file is the same to the byte as the one that
-    pyrregular 0.4.2 writes with the same HDF5 library.
+    Data sets, filters, attributes and their order are those of pyrregular 0.4.2; small files are the same to the byte.
 
     Parameters
     ----------
