@@ -126,14 +126,14 @@ def compare(
     return compare_runs([open_run(r) for r in runs], metrics=metrics, by=by)
 
 
-def analyze(name: str, runs: Iterable[Run | Path | str], **options: Any) -> list[Table]:
+def analyze(name: str, runs: Iterable[Run | Path | str], /, **options: Any) -> list[Table]:
     """Apply an analysis, named ``benchmark.analysis``, to runs."""
     from assay.core.analyze import analyze as analyze_runs
 
     return analyze_runs(name, [open_run(r) for r in runs], **options)
 
 
-def make(recipe: str, out: Path | str, **options: Any) -> Path:
+def make(recipe: str, out: Path | str, /, **options: Any) -> Path:
     """Make data, checkpoints or a study: ``recipe`` is ``"benchmark.recipe"``, ``out`` the folder it writes."""
     from assay.core.map import make as make_folder
 

@@ -22,7 +22,7 @@ def analysis_function(name: str) -> Any:
     return resolve(known[short])
 
 
-def analyze(name: str, runs: Iterable[Run], **options: Any) -> list[Table]:
+def analyze(name: str, runs: Iterable[Run], /, **options: Any) -> list[Table]:
     """Apply an analysis to runs; see `assay.analyze`."""
     fn = analysis_function(name)
     tables = fn(Runs(runs), **typed_options(fn, options, f"analysis {name!r}", skip=1))

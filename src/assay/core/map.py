@@ -151,7 +151,7 @@ def find_recipe(name: str) -> tuple[type[Benchmark], str, Callable[..., None]]:
     return cls, short, resolve(cls.recipes[short])
 
 
-def make(name: str, out: Path | str, **options: Any) -> Path:
+def make(name: str, out: Path | str, /, **options: Any) -> Path:
     """Call a recipe and write the manifest of the folder it made; see `assay.make`."""
     cls, short, fn = find_recipe(name)
     folder = Path(out)
