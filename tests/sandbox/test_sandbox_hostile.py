@@ -13,7 +13,7 @@ import hostile_programs as hostile
 import pytest
 
 import assay
-from assay.sandbox import Limits, Sandbox
+from assay.sandbox import Limits, Sandbox, bubblewrap
 
 KEY = "sk-canary-0123456789abcdef"
 LIMITS = Limits(cpu_seconds=0.5, wall_seconds=2.5, memory_mb=256, output_bytes=1 << 20, file_mb=8, processes=24)
@@ -41,14 +41,14 @@ def world(tmp_path_factory):
     del os.environ["CANARY_KEY"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["C", pytest.param("Python", marks=pytest.mark.slow)])
 def box(request):
     """Two boxes with tight limits, shared by all: what one program breaks, the next one finds broken."""
-    from assay.sandbox.bubblewrap import problem as bubblewrap_problem
-
-    if problem := bubblewrap_problem():
+    if problem := bubblewrap.problem():
         pytest.skip(problem)
-    with Sandbox("bubblewrap", limits=LIMITS, boxes=2) as sandbox:
+    with pytest.MonkeyPatch.context() as patch, Sandbox("bubblewrap", limits=LIMITS, boxes=2) as sandbox:
+        if request.param == "Python":
+            patch.setattr("assay.sandbox.launch.keeper_library", lambda: None)
         yield sandbox
 
 

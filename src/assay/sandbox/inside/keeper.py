@@ -32,6 +32,7 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
     tell
         Pipe for the report: one JSON object.
     """
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_DFL)  # process 1 gets no signal that it does not handle
     request, blobs = _read_request(files["request"])
     place = WORK
     if isolated:
@@ -56,6 +57,7 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
         begun = time.monotonic()
         program = os.fork()
         if program == 0:
+            signal.signal(signal.SIGINT, interrupt)
             child.become(files, limits, isolated, request, body)
         for name in ("stdin", "stdout", "stderr", "value"):
             if name in files:
