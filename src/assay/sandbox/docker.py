@@ -11,7 +11,6 @@ import secrets
 import shutil
 import subprocess
 import sys
-import tarfile
 from functools import lru_cache
 from pathlib import Path
 
@@ -45,6 +44,8 @@ def image(links: tuple[tuple[str, str], ...]) -> None:
     """Make the image, once a daemon: empty folders and links; nothing is downloaded."""
     if not subprocess.run(["docker", "image", "inspect", IMAGE], capture_output=True).returncode:
         return
+    import tarfile
+
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name in ("tmp", "proc", "dev", "run"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import threading
@@ -160,6 +159,8 @@ class Sandbox:
 
     async def ado(self, job: Job, limits: Limits | None = None, source: PythonProgram | None = None) -> Result:
         """:meth:`do` in a thread of its own."""
+        import asyncio
+
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(self._most, thread_name_prefix="sandbox")

@@ -14,7 +14,6 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +90,8 @@ def package_paths(names: Sequence[str]) -> tuple[list[Path], list[str]]:
     UsageError
         One is not installed, or not copied into site-packages (an editable install).
     """
+    from importlib import metadata
+
     paths: dict[Path, None] = {}
     modules: list[str] = []
     seen: set[str] = set()
