@@ -138,6 +138,18 @@ def test_a_file_written_is_laid_out_as_the_published_one(tmp_path):
         assert ours["data"].compression == "gzip"
 
 
+def test_ids_that_are_numbers_are_text_as_wide_as_pyrregular_writes_them(tmp_path):
+    (tmp_path / "long.csv").write_text("ts_id,signal_id,time_id,value_id\n010,7,1.0,2.5\n002,7,1.0,3.5\n")
+    array = readers.read_csv(tmp_path / "long.csv", time_index_as_datetime=False)
+    assert list(array.ts_id) == ["2", "10"], "in the order of numbers"
+    h5py = pytest.importorskip("h5py")
+    files.write_hdf5(array, tmp_path / "first.h5")
+    with h5py.File(tmp_path / "first.h5") as file:
+        assert file["coords_xarray/ts_id"].dtype == np.dtype("S21")
+    files.write_hdf5(files.read_hdf5(tmp_path / "first.h5"), tmp_path / "second.h5")
+    assert (tmp_path / "first.h5").read_bytes() == (tmp_path / "second.h5").read_bytes()
+
+
 def test_files_round_trip_dates_numbers_text_and_attributes(tmp_path):
     times = np.array(["2024-01-01T00:00:00.000000001", "2024-01-02"], "datetime64[ns]")
     array = from_coordinates(["a", "ä", "a"], ["x", "x", "x"], times[[0, 1, 1]], [1.0, 2.0, 3.0])

@@ -112,9 +112,9 @@ class Gathering:
         # The order in which pyrregular's reader leaves coordinates, so that files come out the same.
         dated = ids["time_id"].dtype.kind == "M"
         order = (*static, *DIMS) if dated else ("time_id", *static, "ts_id", "signal_id")
-        return IrregularArray(
-            data, coords, ids["ts_id"], ids["signal_id"], ids["time_id"], static, dict(attrs or {}), order
-        )
+        # Ids are text, as pyrregular leaves them; numbers stand in the order of numbers.
+        series, signals = ids["ts_id"].astype(str), ids["signal_id"].astype(str)
+        return IrregularArray(data, coords, series, signals, ids["time_id"], static, dict(attrs or {}), order)
 
 
 def _merged(parts: Sequence[Array], name: str) -> tuple[Array, list[Array]]:

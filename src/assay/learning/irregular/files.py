@@ -220,7 +220,7 @@ def _bytes(values: Array) -> Array:
         return values.astype("S")
     except UnicodeEncodeError:
         # What is not ASCII goes in as UTF-8, which `_coordinate` reads back.
-        return np.array([str(v).encode() for v in values]) if len(values) else values.astype("S1")
+        return np.array([str(v).encode() for v in values])
 
 
 def _coordinate(values: Array, attrs: Mapping[str, Any], name: str, path: Path) -> Array:
@@ -235,8 +235,9 @@ def _coordinate(values: Array, attrs: Mapping[str, Any], name: str, path: Path) 
             raise DataError(f"{path}: attribute '__{name}/unit' is {unit!r}, which is no unit of time.") from error
     if values.dtype.kind == "S" or kind in ("U", "O"):
         if values.dtype.kind in "SO":
-            return np.array(
-                [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values], dtype="U"
-            )
+            # The width stays as it is in the file, so that the array writes the same file again.
+            width = values.dtype.itemsize if values.dtype.kind == "S" else ""
+            text = [v.decode("utf-8", "replace") if isinstance(v, bytes) else str(v) for v in values]
+            return np.array(text, dtype=f"U{width}")
         return values.astype("U") if kind == "U" else values
     return values
