@@ -65,7 +65,10 @@ def load_problems(data: str = "own") -> list[Problem]:
     if data.startswith("hf:"):
         from assay.core.datasets import hub
 
-        path = hub(data.removeprefix("hf:")).path
+        found = hub(data.removeprefix("hf:")).path
+        if found is None:
+            raise UsageError(f"{data} brought no files.")
+        path = found
     elif not path.exists():
         raise unknown_name("set of problems", data, SHIPPED, hint="Give one of these, a path, or hf:ORG/NAME.")
     return read_problems(path)
