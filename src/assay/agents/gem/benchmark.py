@@ -108,8 +108,8 @@ class Gem(Benchmark):
     agent
         Of native tools: tool_loop, react or plan.
     show
-        ``conversation``: observations are the user's messages, with the board at their end; ``history``: one message
-        that holds all observations and actions so far.
+        ``conversation``: observations are the user's messages, with the board at their end; ``history``: the first
+        observation, then one message that holds all observations and actions so far.
     history
         Turns shown before the current one; None = all.
     turns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from assay.agents.gem.wrappers import ObservationWrapper, ToolEnvWrapper
 from assay.core.benchmark import Outcome
 from assay.core.errors import UsageError
 from assay.systems.agent import Limits, lift, play
+from assay.systems.chat.model import ChatModel
 from assay.systems.tools.background import BackgroundLoop
 from assay.systems.trace import Step, Trace
 
@@ -187,11 +188,11 @@ async def played(
     made = ObservationWrapper(
         made, include_action=told, include_chat_template=False, max_history_length=kept if told else 0
     )
-    sampling = {"temperature": settings["temperature"], "max_tokens": settings["max_tokens"], "seed": sampling_seed}
-    actor = system
+    sampling = {"temperature": settings["temperature"], "max_tokens": settings["max_tokens"]}
+    actor = _Seeded(system, sampling_seed) if isinstance(system, ChatModel) else system
     if tools and native:
         # An agent that the user brings samples as it was built to; a lifted model as the options say.
-        actor = lift(system, settings["agent"], **sampling)
+        actor = lift(actor, settings["agent"], **sampling)
     try:
         return await play(
             actor, made, limits=Limits(turns=settings["turns"]), seed=seed, tools=tools if native else (),
@@ -199,6 +200,19 @@ async def played(
         )  # fmt: skip
     finally:
         made.close()
+
+
+class _Seeded:
+    """A chat model whose replies are drawn with the trial's seed: ``seed`` of `play` is the episode's."""
+
+    def __init__(self, model: ChatModel, seed: int) -> None:
+        self.model = model
+        self.seed = seed
+        self.name = model.name
+
+    async def generate(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> Any:
+        """Ask the model."""
+        return await self.model.generate(messages, **{"seed": self.seed, **options})
 
 
 @dataclass(slots=True)
