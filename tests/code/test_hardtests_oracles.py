@@ -17,7 +17,7 @@ from assay.code.hardtests.outputs import agree
 from assay.code.hardtests.problem import Case, Solution, rank_oracles
 from assay.code.hardtests.scoring import Confusion
 from assay.code.hardtests.suite import TestSuite, drop_missing, published
-from assay.code.hardtests.verify import run_and_judge, verify
+from assay.code.hardtests.verifying import run_and_judge, verify
 from assay.core.metrics import pass_at_k
 from assay.nn.policy_gradient import group_advantages
 

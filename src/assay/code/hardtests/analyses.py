@@ -68,7 +68,7 @@ def quality(runs: Runs, by: str | None = None) -> Table:
         for value, part in [("all", frame)] if by is None else frame.group_by(by, maintain_order=True):
             found = Confusion.of(part.select("accepted_program", "correct").iter_rows())  # type: ignore
             label = value if by is None else value[0]
-            if by == "difficulty" and label is not None and label >= 4:
+            if by == "difficulty" and isinstance(label, int) and label >= 4:
                 label = 4
             rows.append({"system": run.system, by or "programs": str(label), **_quality(found)})
     frame = pl.DataFrame(rows, infer_schema_length=None)
@@ -98,7 +98,7 @@ def accepted_by(rows: pl.DataFrame, generators: tuple[str, ...]) -> pl.DataFrame
     """Per program whether the tests of these generators alone accept it (no such test accepts nothing)."""
     own = pl.col("generator").is_in(list(generators))
     return rows.group_by("sample", "attempt", "program", maintain_order=True).agg(
-        pl.first("correct"), ((pl.col("verdict") == 1) | ~own).all().and_(own.any()).alias("accepted")
+        pl.first("correct"), (((pl.col("verdict") == 1) | ~own).all() & own.any()).alias("accepted")
     )
 
 
@@ -240,7 +240,7 @@ def tests_between(runs: Runs) -> Table:
 
 
 def confidence(runs: Runs, prior: float = 0.3) -> Table:
-    """How sure an accepted program is: Bayes' rule from the measured rates, at a share ``prior`` of correct programs."""
+    """How sure an accepted program is: Bayes' rule on the measured rates, at a share ``prior`` of correct programs."""
     if not 0 <= prior <= 1:
         raise UsageError(f"Option prior={prior} is a share of programs, in [0, 1].")
     rows = []

@@ -247,7 +247,7 @@ class Solving(Task):
         suite = await bench.suite_of(sample.id, ctx)
         if not suite.cases:
             raise UsageError(f"Problem {sample.id!r} has no usable suite ({suite.status}); give suites=FOLDER.")
-        from assay.code.hardtests.verify import verify
+        from assay.code.hardtests.verifying import verify
 
         found = await asyncio.to_thread(
             lambda: verify(suite, code, bench.language, box=ctx.state, until="first" if bench.early_exit else "kind")

@@ -13,7 +13,7 @@ from assay.code.hardtests.kit import Kit
 from assay.code.hardtests.outputs import OutputOptions, generate_outputs
 from assay.code.hardtests.problem import LANGUAGES, Case, Oracle, Problem, rank_oracles
 from assay.code.hardtests.suite import TestSuite, drop_missing
-from assay.code.hardtests.verify import opened
+from assay.code.hardtests.verifying import opened
 from assay.core.errors import UsageError, unknown_name
 
 if TYPE_CHECKING:

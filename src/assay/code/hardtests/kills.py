@@ -10,7 +10,7 @@ from assay.core.errors import UsageError
 
 if TYPE_CHECKING:
     from assay.code.hardtests.suite import TestSuite
-    from assay.code.hardtests.verify import Verdicts
+    from assay.code.hardtests.verifying import Verdicts
 
 
 @dataclass(frozen=True, slots=True)

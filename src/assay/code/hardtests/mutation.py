@@ -157,7 +157,7 @@ def mutation_score(
     suite: TestSuite, code: str, language: str, box: Sandbox, rng: np.random.Generator, *, most: int = 40
 ) -> MutationScore:
     """Run up to ``most`` mutants of a correct program, drawn without replacement, against a suite."""
-    from assay.code.hardtests.verify import verify
+    from assay.code.hardtests.verifying import verify
 
     made = mutants(code, language)
     picked = sorted(rng.choice(len(made), size=min(most, len(made)), replace=False).tolist()) if made else []

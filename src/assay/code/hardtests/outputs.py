@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from assay.code.hardtests.judging import Judge
 from assay.code.hardtests.problem import Oracle, distinct
-from assay.code.hardtests.verify import compiled, run_once
+from assay.code.hardtests.verifying import compiled, run_once
 
 if TYPE_CHECKING:
     from assay.sandbox import Sandbox

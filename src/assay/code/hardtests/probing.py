@@ -67,7 +67,7 @@ def probe(
     sizes
         Ascending; a factor of two apart serves well.
     """
-    from assay.code.hardtests.verify import compiled, run_once
+    from assay.code.hardtests.verifying import compiled, run_once
     from assay.sandbox import Limits
 
     if list(sizes) != sorted(set(sizes)) or not sizes:

@@ -18,7 +18,8 @@ from assay.core.map import resumable_map
 
 
 def _chosen(
-    problems: str, kits: str | None, start: int, end: int | None, difficulty: str | None = None, platform: str | None = None
+    problems: str, kits: str | None, start: int, end: int | None, difficulty: str | None = None,
+    platform: str | None = None,
 ) -> list[Problem]:  # fmt: skip
     found = filtered(load_problems(problems), difficulty=difficulty, platform=platform)[start:end]
     if not found:
@@ -204,8 +205,8 @@ def convert(out: Path, *, suites: str) -> None:
     card = [
         "---", "configs:", "- config_name: default", "  data_files: test_cases.jsonl", "---", "",
         f"# Tests of {len(rows)} problems", "",
-        f"{len(listed) - len(rows)} of {len(listed)} problems have no tests. {sum(counts)} tests; {judged} problems bring a "
-        "judge of their own.", "",
+        f"{len(listed) - len(rows)} of {len(listed)} problems have no tests. {sum(counts)} tests; {judged} problems "
+        "bring a judge of their own.", "",
         "| generator | tests |", "| --- | ---: |", *[f"| {kind} | {n} |" for kind, n in kinds.items()], "",
         "Columns: `pid`; `test_cases_kit` (sources that made the tests); `mapping` (generator to places of tests); "
         "`test_cases` (base64 of zlib of a pickled JSON text: read it with an unpickler that accepts a text only).",

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.code.hardtests.suite import TestSuite
-from assay.code.hardtests.verify import opened, verify
+from assay.code.hardtests.verifying import opened, verify
 from assay.code.hardtests.writing import program_in
 from assay.core.errors import DataError, UsageError
 
@@ -61,7 +61,7 @@ class CodeReward:
         new = list(dict.fromkeys(key for key in asked if key is not None and key not in self._known))
         if new:
             with opened(self.box) as box, ThreadPoolExecutor(self.workers) as threads:
-                self._known |= zip(new, threads.map(lambda key: self._reward(*key, box), new))
+                self._known |= zip(new, threads.map(lambda key: self._reward(key[0], key[1], box), new))
         return [0.0 if key is None else self._known[key] for key in asked]
 
     def _reward(self, pid: str, code: str, box: Sandbox) -> float:

@@ -112,7 +112,7 @@ def counterexample(
     """
     from assay.code.hardtests.inputs import Validator
     from assay.code.hardtests.judging import Judge
-    from assay.code.hardtests.verify import compiled, run_once, verify
+    from assay.code.hardtests.verifying import compiled, run_once, verify
     from assay.sandbox import Limits
 
     report = verify(suite, code, language, box=box, until="first")

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from assay.code.hardtests.scoring import Confusion
-from assay.code.hardtests.verify import opened, verify
+from assay.code.hardtests.verifying import opened, verify
 
 if TYPE_CHECKING:
     from assay.code.hardtests.problem import Labelled, Problem

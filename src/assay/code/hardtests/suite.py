@@ -15,7 +15,7 @@ from assay.code.hardtests.problem import Case, Problem
 from assay.core.errors import DataError
 
 if TYPE_CHECKING:
-    from assay.code.hardtests.verify import Verdicts
+    from assay.code.hardtests.verifying import Verdicts
     from assay.sandbox import Sandbox
 
 Mapped = Mapping[str, Sequence[Any]]
@@ -86,8 +86,8 @@ class TestSuite:
         self, code: str, language: str = "python3", *, box: Sandbox | None = None, until: Until = "all",
         order: Sequence[int] | None = None,
     ) -> Verdicts:  # fmt: skip
-        """Run a program on the tests; see `assay.code.hardtests.verify.verify`."""
-        from assay.code.hardtests.verify import verify
+        """Run a program on the tests; see `assay.code.hardtests.verifying.verify`."""
+        from assay.code.hardtests.verifying import verify
 
         return verify(self, code, language, box=box, until=until, order=order)
 
