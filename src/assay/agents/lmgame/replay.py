@@ -21,6 +21,48 @@ if TYPE_CHECKING:
 _FIELDS = ("step", "agent_action", "reward")
 
 
+def start_line(env: GameEnv, episode_id: int = 1) -> dict[str, Any]:
+    """The line of step 0: what is played, and the whole state after the reset."""
+    return {
+        "episode_id": episode_id,
+        "step": 0,
+        "game": env.name,
+        "observation_mode": env.observation_mode,
+        "max_steps": env.max_steps,
+        "state": env.get_state(),
+    }
+
+
+def step_line(
+    env: GameEnv,
+    action: str,
+    result: tuple[Any, float, bool, bool, dict[str, Any]],
+    *,
+    episode_id: int = 1,
+    thought: str = "",
+    time_taken_s: float = 0.0,
+    img_path: str | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """The line of a step in the published form; what ``more`` holds (reflection, perception) stands behind it."""
+    observation, reward, terminated, truncated, info = result
+    text = observation if isinstance(observation, str) else observation["text"]
+    return {
+        "episode_id": episode_id,
+        "step": env.steps,
+        "agent_action": action,
+        "thought": thought,
+        "reward": reward,
+        "perf_score": info["perf_score"],
+        "info": info,
+        "agent_observation": {"img_path": img_path, "textual_representation": text or None},
+        "terminated": terminated,
+        "truncated": truncated,
+        "time_taken_s": time_taken_s,
+        **{name: value for name, value in more.items() if value is not None},
+    }
+
+
 class EpisodeLog:
     """Writes ``episode_001_log.jsonl``: the published fields a step, after a line for the start.
 
@@ -42,16 +84,7 @@ class EpisodeLog:
             self._file = self.path.open("x", encoding="utf-8")
         except FileExistsError as error:
             raise UsageError(f"The log {path} exists; write to a new file or remove it first.") from error
-        self._write(
-            {
-                "episode_id": episode_id,
-                "step": 0,
-                "game": env.name,
-                "observation_mode": env.observation_mode,
-                "max_steps": env.max_steps,
-                "state": env.get_state(),
-            }
-        )
+        self._write(start_line(env, episode_id))
 
     def _write(self, row: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
@@ -67,23 +100,16 @@ class EpisodeLog:
         img_path: str | None = None,
     ) -> None:
         """Write what ``env.step(action)`` returned."""
-        observation, reward, terminated, truncated, info = result
-        text = observation if isinstance(observation, str) else observation["text"]
-        self._write(
-            {
-                "episode_id": self.episode_id,
-                "step": self.env.steps,
-                "agent_action": action,
-                "thought": thought,
-                "reward": reward,
-                "perf_score": info["perf_score"],
-                "info": info,
-                "agent_observation": {"img_path": img_path, "textual_representation": text or None},
-                "terminated": terminated,
-                "truncated": truncated,
-                "time_taken_s": time_taken_s,
-            }
+        line = step_line(
+            self.env,
+            action,
+            result,
+            episode_id=self.episode_id,
+            thought=thought,
+            time_taken_s=time_taken_s,
+            img_path=img_path,
         )
+        self._write(line)
 
     def close(self) -> None:
         """Close the file."""
