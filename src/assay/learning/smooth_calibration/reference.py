@@ -28,8 +28,9 @@ def smooth_ce_lp(
     slack = np.diff(points) * (LOGIT_LIPSCHITZ if logit else 1.0)
     steps = eye_array(m - 1, m, k=1) - eye_array(m - 1, m)
     found = linprog(
-        -w, A_ub=vstack([steps, -steps]).tocsr(), b_ub=np.concatenate([slack, slack]), bounds=(-1, 1), method="highs"
-    )
+        -w, A_ub=vstack([steps, -steps]).tocsr(), b_ub=np.concatenate([slack, slack]), bounds=(-1, 1),
+        method="highs", options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )  # fmt: skip
     return -float(_solved(found).fun)
 
 
