@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 
 from assay.agents.gem.env import Env
-from assay.agents.gem.rollout import Decision, Episode, Policy, Rollout
+from assay.agents.gem.rollout import Decision, Episode, Rollout
 from assay.agents.gem.trainers.policies import TrainablePolicy
 from assay.core.errors import UsageError
 from assay.nn.policy_gradient import policy_loss
@@ -112,6 +113,17 @@ def train(
     return done
 
 
+@contextmanager
+def single_thread() -> Iterator[None]:
+    """Small policies are slower on several threads, and seeds run beside each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def evaluate(rollout: Rollout, episodes: int) -> dict[str, float]:
     """Mean return, share solved, turns an episode, turns an episode that was solved (NaN where none was)."""
     played = rollout.episodes(range(EVALUATION_SEEDS, EVALUATION_SEEDS + episodes))
@@ -122,12 +134,6 @@ def evaluate(rollout: Rollout, episodes: int) -> dict[str, float]:
         "episode_turns": float(np.mean([len(episode) for episode in played])),
         "turns_when_solved": float(np.mean(solved)) if solved else float("nan"),
     }
-
-
-def random_return(make_env: Callable[[], Env], policy: Policy, episodes: int) -> float:
-    """Mean return of a policy that does not learn."""
-    with make_env() as env:
-        return evaluate(Rollout([env], policy), episodes)["return"]
 
 
 def decisions(episodes: Sequence[Episode]) -> list[Decision]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from assay.agents.gem.env import Env, EnvError
 from assay.agents.gem.episodes import built
+from assay.agents.gem.trainers.policies import ActionPolicy, CharPolicy
 from assay.agents.gem.wrappers import ObservationWrapper
 
 UNREADABLE = "I do not know."
@@ -69,3 +70,10 @@ def _contents(env: Env) -> Sequence[str]:
         f"There is no list of replies for {env.name}; take GuessTheNumber, TowerofHanoi, Game2048, Sokoban, "
         "FifteenPuzzle, Minesweeper, Mastermind, or a Reasoning Gym set with at most 32 different answers."
     )
+
+
+def new_policy(kind: str, env: str, seed: int) -> ActionPolicy | CharPolicy:
+    """A fresh policy for an environment: ``action`` or ``char`` (digits, for games of one number)."""
+    if kind == "char":
+        return CharPolicy("0123456789", max_tokens=4, seed=seed)
+    return ActionPolicy(replies(env), seed=seed)

@@ -1,0 +1,249 @@
+"""The zoo inside other frameworks' training loops. Each adapter speaks the other's interface and imports nothing of it.
+
+An episode is named by its environment's id and a seed; a data set of such names is all that a framework has to carry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay.agents.gem.env import Env, EnvError
+from assay.agents.gem.episodes import built
+from assay.agents.gem.wrappers import ObservationWrapper
+from assay.systems.environment import text_of
+
+
+def _shown(env: str) -> Env:
+    """The environment, each observation with its board."""
+    return ObservationWrapper(built(env), include_action=False, include_chat_template=False, max_history_length=0)
+
+
+def prompts(env: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """Rows of a training set: ``prompt`` (messages), ``env``, ``seed``; and for verl ``data_source``, ``reward_model``,
+    ``extra_info``. ``datasets.Dataset.from_list`` takes them."""
+    rows = []
+    with _shown(env) as made:
+        for seed in seeds:
+            text = text_of(made.reset(seed)[0])
+            rows.append(
+                {
+                    "prompt": [{"role": "user", "content": text}],
+                    "env": env,
+                    "seed": seed,
+                    "data_source": env,
+                    "reward_model": {"style": "rule", "ground_truth": ""},
+                    "extra_info": {"env": env, "seed": seed},
+                }
+            )
+    return rows
+
+
+def one_turn(env: str, seed: int, reply: str) -> tuple[float, dict[str, Any]]:
+    """Reward and info of a reply in an environment of one turn.
+
+    Raises
+    ------
+    EnvError
+        The episode goes on: such an environment needs an adapter for many turns.
+    """
+    with built(env) as made:
+        made.reset(seed)
+        _, reward, terminated, truncated, info = made.step(reply)
+        if not terminated and not truncated:
+            raise EnvError(f"{env} goes on after the first turn; use TinkerEnv, OpenRLHFAgent or VerifiersRollout.")
+        return float(reward), info
+
+
+def trl_reward(
+    prompts: Sequence[Any], completions: Sequence[Any], *, env: Sequence[str], seed: Sequence[int], **_: Any
+) -> list[float]:
+    """A reward function for TRL's ``GRPOTrainer(reward_funcs=trl_reward)``; the columns ``env`` and ``seed`` come from
+    `prompts`. For environments of one turn."""
+    if not len(completions) == len(env) == len(seed):
+        raise EnvError(f"There are {len(completions)} completions, {len(env)} env and {len(seed)} seed; one each.")
+    texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+    return [one_turn(e, int(s), text)[0] for e, s, text in zip(env, seed, texts)]
+
+
+def verl_score(
+    data_source: str, solution_str: str, ground_truth: Any = None, extra_info: Mapping[str, Any] | None = None, **_: Any
+) -> float:
+    """verl's ``compute_score`` (``custom_reward_function.name=verl_score``). For environments of one turn."""
+    if extra_info is None or "seed" not in extra_info:
+        raise EnvError("verl_score needs extra_info with env and seed; prompts() writes it.")
+    return one_turn(str(extra_info.get("env", data_source)), int(extra_info["seed"]), solution_str)[0]
+
+
+class OpenRLHFAgent:
+    """OpenRLHF's agent instance: ``reset`` and ``step`` on dictionaries of states.
+
+    ``states["label"]`` names the episode as ``env#seed``. Rewards are floats; where the framework wants tensors, they
+    are one ``torch.tensor`` away.
+    """
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        self.env: Env | None = None
+
+    async def reset(self, states: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        """First observation."""
+        name, mark, seed = str(states["label"]).rpartition("#")
+        if not mark or not seed.isdecimal():
+            raise EnvError(f"label is {states['label']!r}; it must be env#seed.")
+        if self.env is not None:
+            self.env.close()
+        self.env = await asyncio.to_thread(_shown, name)
+        observation, _info = await asyncio.to_thread(self.env.reset, int(seed))
+        return {"observation": text_of(observation)}
+
+    async def step(self, states: Mapping[str, Any], **_: Any) -> dict[str, Any]:
+        """Act with ``states["action_text"]``."""
+        if self.env is None:
+            raise EnvError("step was called before reset.")
+        result = await asyncio.to_thread(self.env.step, str(states["action_text"]))
+        observation, reward, terminated, truncated, info = result
+        return {
+            "rewards": reward,
+            "scores": reward,
+            "environment_feedback": text_of(observation),
+            "done": terminated or truncated,
+            "sampling_params": states.get("sampling_params"),
+            "extra_logs": {"solved": float(bool(info.get("solved")))},
+        }
+
+
+@dataclass(slots=True)
+class StepResult:
+    """Fields of tinker-cookbook's StepResult."""
+
+    reward: float
+    episode_done: bool
+    next_observation: Any
+    next_stop_condition: Any
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+class TinkerEnv:
+    """tinker-cookbook's single-use environment: messages in the renderer's form, one episode.
+
+    Parameters
+    ----------
+    env, seed
+        The episode.
+    render
+        Messages to the framework's observation (``renderer.build_generation_prompt``).
+    read
+        The framework's action (token ids) to a text.
+    stop
+        Stop condition (``renderer.get_stop_sequences()``).
+    """
+
+    def __init__(
+        self, env: str, seed: int, *, render: Callable[[list[dict[str, str]]], Any], read: Callable[[Any], str],
+        stop: Any = (),
+    ) -> None:  # fmt: skip
+        self.env, self.seed = _shown(env), seed
+        self.render, self.read, self.stop = render, read, stop
+        self.messages: list[dict[str, str]] = []
+
+    async def initial_observation(self) -> tuple[Any, Any]:
+        """First observation and stop condition."""
+        observation, _ = await asyncio.to_thread(self.env.reset, self.seed)
+        self.messages = [{"role": "user", "content": text_of(observation)}]
+        return self.render(self.messages), self.stop
+
+    async def step(self, action: Any) -> StepResult:
+        """Act."""
+        reply = self.read(action)
+        observation, reward, terminated, truncated, info = await asyncio.to_thread(self.env.step, reply)
+        self.messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": text_of(observation)}]
+        done = terminated or truncated
+        if done:
+            self.env.close()
+        metrics = {"solved": float(bool(info.get("solved")))} if done else {}
+        return StepResult(float(reward), done, self.render(self.messages), self.stop, metrics)
+
+
+class OatActor:
+    """Oat's way of collecting: replies for a list of prompts in, a transition a turn out.
+
+    Parameters
+    ----------
+    envs
+        Ids, one an environment; episodes go on from call to call.
+    """
+
+    def __init__(self, envs: Sequence[str], seed: int = 0) -> None:
+        from assay.agents.gem.vector import SyncVectorEnv
+
+        self.vector = SyncVectorEnv(list(envs), [_Maker(env) for env in envs])
+        self.observations, _ = self.vector.reset(seed)
+
+    def collect(self, generate: Callable[[Sequence[str]], Sequence[str]], steps: int) -> list[list[dict[str, Any]]]:
+        """Episodes that ended within ``steps`` steps of all environments: lists of ``{obs, action, reward, done}``."""
+        running: list[list[dict[str, Any]]] = [[] for _ in self.observations]
+        done: list[list[dict[str, Any]]] = []
+        for _ in range(steps):
+            actions = list(generate([text_of(observation) for observation in self.observations]))
+            following, rewards, terminated, truncated, _ = self.vector.step(actions)
+            for i, action in enumerate(actions):
+                over = bool(terminated[i] or truncated[i])
+                turn = {"obs": self.observations[i], "action": action, "reward": float(rewards[i]), "done": over}
+                running[i].append(turn)
+                if over:
+                    done.append(running[i])
+                    running[i] = []
+            self.observations = following
+        return done
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    env: str
+
+    def __call__(self) -> Env:
+        return _shown(self.env)
+
+
+class VerifiersRollout:
+    """What a ``verifiers.MultiTurnEnv`` asks of its subclass: ``setup_state``, ``env_response``, ``is_completed``.
+
+    ``state["info"]`` holds ``env`` and ``seed``. The live environment stays outside the state, which frameworks copy
+    and print. `reward` is a reward function for a rubric.
+    """
+
+    def __init__(self) -> None:
+        self._live: dict[int, Env] = {}
+
+    async def setup_state(self, state: dict[str, Any], **_: Any) -> dict[str, Any]:
+        """Begin the episode that the row names; its first observation is the row's prompt."""
+        info = state["info"]
+        env = await asyncio.to_thread(_shown, str(info["env"]))
+        await asyncio.to_thread(env.reset, int(info["seed"]))
+        number = max(self._live, default=-1) + 1
+        self._live[number] = env
+        state |= {"episode": number, "rewards": [], "over": False}
+        return state
+
+    async def env_response(self, messages: Sequence[Mapping[str, Any]], state: dict[str, Any], **_: Any) -> Any:
+        """Act with the last message; the observation as a message."""
+        env = self._live[state["episode"]]
+        result = await asyncio.to_thread(env.step, str(messages[-1]["content"]))
+        observation, reward, terminated, truncated, info = result
+        state["rewards"].append(float(reward))
+        state["solved"] = bool(info.get("solved"))
+        if terminated or truncated:
+            state["over"] = True
+            self._live.pop(state["episode"]).close()
+        return [{"role": "user", "content": text_of(observation)}]
+
+    async def is_completed(self, messages: Sequence[Mapping[str, Any]], state: dict[str, Any], **_: Any) -> bool:
+        """Whether the episode is over."""
+        return bool(state.get("over"))
+
+    @staticmethod
+    def reward(state: Mapping[str, Any], **_: Any) -> float:
+        """Sum of the rewards."""
+        return float(sum(state.get("rewards", ())))
