@@ -61,11 +61,12 @@ def reproduce(out: Path, *, data: str = "mini+quixbugs", quota: int = 10, seed: 
 def _run(method: str, out: Path, data: str, seed: int) -> Run:
     """A run of a method, resumed where it was cut."""
     from assay.code.hardtests.benchmark import HardTests
+    from assay.core.results import Run
     from assay.core.run import resume, run
 
     folder = out / "runs" / method.partition("?")[0]
     if (folder / "run.json").exists():
-        return resume(folder, loading="assay.systems.loading")
+        return resume(Run(folder), loading="assay.systems.loading")
     benchmark = HardTests(data)
     benchmark.options = {"data": data}
     return run(benchmark, f"method:{method}", into=folder, seed=seed, loading="assay.systems.loading")
