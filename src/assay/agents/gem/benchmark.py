@@ -135,6 +135,8 @@ class Gem(Benchmark):
         mean("invalid_moves", error=None, higher_is_better=False, bounds=(0, None)),
         rate("read", "unread", name="unread_rate", error=None, higher_is_better=False),
     )
+    analyses = {name: f"{_ROOM}.analyses:{name}" for name in ("levels", "outcomes", "tools")}
+    recipes = {"replay": f"{_ROOM}.recipes.replay:replay"}
 
     def __init__(
         self,

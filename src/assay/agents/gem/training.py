@@ -33,6 +33,7 @@ class TurnAlgorithm(Protocol):
     """An algorithm of `assay.agents.gem.trainers`: collects episodes, learns from them."""
 
     name: str
+    lr: float
 
     def collect(self, rollout: Any, seeds: Any) -> Any:
         """Episodes of a batch."""
@@ -139,10 +140,11 @@ class GemTraining(Benchmark):
 
     def methods(self) -> Mapping[str, Callable[..., Any]]:
         """Algorithms; ``method:rebn?gamma=1.0&lr=0.01`` sets their parameters."""
-        return {name: partial(_algorithm, name) for name in ALGORITHMS}
+        return {name: partial(algorithm, name) for name in ALGORITHMS}
 
 
-def _algorithm(method: str, /, **settings: Any) -> TurnAlgorithm:
+def algorithm(method: str, /, **settings: Any) -> TurnAlgorithm:
+    """An algorithm by its name in `ALGORITHMS`, with its parameters."""
     import inspect
     from importlib import import_module
 
