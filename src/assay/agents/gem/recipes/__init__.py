@@ -1,0 +1,1 @@
+"""Recipes: the published findings at small scale, and the replay of an episode."""
