@@ -126,7 +126,7 @@ def suites(tmp_path_factory) -> Path:
     from importlib.resources import files
 
     source = files("assay.code.hardtests") / "problems"
-    for pid in ("even_split", "big_power"):
+    for pid in ("even_split", "apart_permutation"):
         (problems / f"{pid}.toml").write_text((source / f"{pid}.toml").read_text())
     make(
         "hardtests.suites",
@@ -193,7 +193,7 @@ def test_programs_are_judged_and_trajectories_filtered_from_files(suites, tmp_pa
 def test_mutants_score_a_suite_without_labels(suites, tmp_path):
     make("hardtests.mutants", tmp_path, suites=str(suites), problems=str(suites.parent / "problems"), most=8)
     rows = [json.loads(line) for line in (tmp_path / "mutants.jsonl").read_text().splitlines()]
-    assert {r["pid"] for r in rows} == {"big_power", "even_split"}
+    assert {r["pid"] for r in rows} == {"apart_permutation", "even_split"}
     assert all(r["killed"] + r["survived"] + r["dead_born"] <= 8 for r in rows)
     assert max(r["score"] for r in rows) > 0.5
 
