@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from engine import Broken, load, table
-from sandbox import Codebubble
 
 from assay.code.hardtests.data import load_problems
 from assay.code.hardtests.generator import HardTestGenerator
@@ -33,6 +32,7 @@ from assay.code.hardtests.problem import Labelled, Problem
 from assay.code.hardtests.suite import TestSuite
 from assay.code.hardtests.verifying import verify
 from assay.sandbox import Sandbox
+from sandbox import Codebubble
 
 PROBLEMS = ("even_split", "double_or_triple", "fewest_coins", "big_power")
 """Small inputs: what is measured is the cost of a test, not of reading megabytes."""
@@ -144,13 +144,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Broken as problem:
         print(f"perf/hardtests.py: {problem}", file=sys.stderr)
         return 1
-    print(table(["", "ms a test", "tests a second", "least ms"], rows))
-    print(table(["a faulty program rejected by", "tests run", "seconds"], rules))
-    print(table(["boxes", "tests a second"], [[str(n), speed] for n, speed in speeds.items()]))
+    print(table("A test of a correct program, judged", ["", "ms a test", "tests a second", "least ms"], rows))
+    print(table("Rejecting faulty programs", ["until", "tests run", "seconds"], rules))
+    print(table("All cores", ["boxes", "tests a second"], [[str(n), speed] for n, speed in speeds.items()]))
     tests = sum(len(s) for _, s in suites) / len(suites)
-    print(
-        f"A suite of {tests:.0f} tests, from kit to agreed outputs: {making:.2f} s. Load before {before}, after {load()}."
-    )
+    print(f"A suite of {tests:.0f} tests, kit to agreed outputs: {making:.2f} s. Load before {before}, after {load()}.")
     if options.json:
         found = {"tests": rows, "rejecting": rules, "boxes": speeds, "making": making}
         options.json.write_text(json.dumps(found, indent=1) + "\n")
