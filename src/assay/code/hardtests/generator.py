@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +121,3 @@ class HardTestGenerator:
         if sum(len(c.input) + len(c.output or "") for c in cases) > SUITE_BYTES:
             return replace(blank, status="test_cases_size_exceeded_limit", about=about)
         return replace(blank, cases=tuple(cases), mapping=mapping, about=about)
-
-
-def options_of(generator: HardTestGenerator) -> Mapping[str, Any]:
-    """All options of a generator, for a manifest."""
-    return asdict(generator.inputs) | asdict(generator.outputs)
