@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import launch
-from .inside import ENVIRONMENT
+from .inside import ENVIRONMENT, KINDS, packed
 from .limits import Limits, Result
 from .view import Packages
 
@@ -159,13 +159,16 @@ class Box:
                 stack.callback(os.close, ours)
             if job.program is not None:
                 files["program"] = job.program
-            message = {"do": "run", "files": list(files), "limits": self._limits(limits)}
+            files["control"], stop = os.pipe()
+            stack.callback(os.close, stop)
+            writers.append(files["control"])
+            message = packed(files, self._limits(limits))
             try:
-                self._tell(channel, message, list(files.values()))
+                self._send(channel, message, [files[kind] for kind in KINDS if kind in files])
             finally:
                 for file in writers:
                     os.close(file)
-            report, over = self._exchange(channel, drains, limits, cancelled)
+            report, over = self._exchange(channel, drains, limits, stop, cancelled)
         result = _result(report, over, {d.kind: b"".join(d.parts) for d in drains.values()}, job, limits)
         self.broken = result.status == "sandbox lost"
         return result
@@ -174,11 +177,11 @@ class Box:
         return {
             "cpu_seconds": limits.cpu_seconds, "wall_seconds": limits.wall, "memory_mb": limits.memory_mb,
             "file_mb": limits.file_mb, "processes": limits.processes, "stack_mb": limits.stack_mb,
-            "address_space": True, "neighbours": len(self.sources) + 3,
+            "neighbours": 3 * len(self.sources) + 4,  # of each: itself, a keeper, a process that waits
         }  # fmt: skip
 
     def _exchange(
-        self, channel: socket.socket, drains: dict[int, _Drain], limits: Limits, cancelled: int | None
+        self, channel: socket.socket, drains: dict[int, _Drain], limits: Limits, stop: int, cancelled: int | None
     ) -> tuple[dict[str, Any], str]:
         """Read what the program writes until all of it has ended and the server has reported."""
         poll = select.poll()
@@ -194,13 +197,13 @@ class Box:
             events = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
             if not events:
                 raise Lost("the sandbox did not answer")
-            stop = False
+            end = False
             for file, _ in events:
                 if file == channel.fileno():
                     report = self._hear(channel, 0)
                     poll.unregister(channel)
                 elif file == cancelled:
-                    stop, over = report is None, over or "cancelled"
+                    end, over = report is None, over or "cancelled"
                     poll.unregister(file)
                 else:
                     ended, full = drains[file].read(file)
@@ -208,14 +211,18 @@ class Box:
                         poll.unregister(file)
                         open_files.discard(file)
                     if full and not over:
-                        stop, over = report is None, drains[file].kind
-            if stop:
-                self._tell(channel, {"do": "stop"}, [])
+                        end, over = report is None, drains[file].kind
+            if end:
+                with contextlib.suppress(BrokenPipeError):  # it has just ended
+                    os.write(stop, b"x")
         return report, over
 
     def _tell(self, channel: socket.socket, message: dict[str, Any], files: list[int]) -> None:
+        self._send(channel, json.dumps(message).encode(), files)
+
+    def _send(self, channel: socket.socket, message: bytes, files: list[int]) -> None:
         try:
-            socket.send_fds(channel, [json.dumps(message).encode()], files)
+            socket.send_fds(channel, [message], files)
         except OSError as problem:
             raise Lost(f"the sandbox is gone ({problem})") from None
 

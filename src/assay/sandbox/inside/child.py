@@ -29,10 +29,13 @@ _PRELOADED = (
 class Body(Protocol):
     """What a confined process does: run Python that was compiled, or execute something."""
 
-    forked: bool
     source: bytes | None
 
-    def __call__(self, request: dict[str, Any], value: bool) -> NoReturn: ...
+    def ready(self) -> None:
+        """Do in the new process what needs no request."""
+        ...
+
+    def __call__(self, request: dict[str, Any]) -> NoReturn: ...
 
 
 def preload(paths: list[str], modules: list[str]) -> None:
@@ -57,7 +60,8 @@ def become(
     except BaseException as problem:
         os.write(2, f"the sandbox could not confine the program: {problem}\n".encode())
         os._exit(71)
-    body(request, "value" in files)
+    body.ready()
+    body(request)
 
 
 def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> None:
@@ -80,8 +84,7 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
         resource.RLIMIT_CORE: 1, resource.RLIMIT_CPU: cpu + 1, resource.RLIMIT_NOFILE: 256,
         resource.RLIMIT_FSIZE: limits["file_mb"] * mega, resource.RLIMIT_MSGQUEUE: 0, resource.RLIMIT_MEMLOCK: 64 << 10,
     }  # fmt: skip
-    if limits["address_space"]:
-        bounds[resource.RLIMIT_AS] = limits["memory_mb"] * mega
+    bounds[resource.RLIMIT_AS] = limits["memory_mb"] * mega
     if isolated:
         bounds[resource.RLIMIT_NPROC] = limits["processes"] + limits["neighbours"]
     if limits["stack_mb"]:
@@ -97,10 +100,12 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
 class Command:
     """Execute a command, or the compiled program that came as an open file."""
 
-    forked = False
     source: bytes | None = None
 
-    def __call__(self, request: dict[str, Any], value: bool) -> NoReturn:
+    def ready(self) -> None:
+        pass
+
+    def __call__(self, request: dict[str, Any]) -> NoReturn:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, its children must not
             signal.signal(number, signal.SIG_DFL)
         argv, environment = request["words"], dict(pair.split("=", 1) for pair in request["environment"])
@@ -117,14 +122,15 @@ class Command:
 class Script:
     """Run compiled Python in this very process: as a script, or one function of it."""
 
-    forked = True
-
     def __init__(self, code: types.CodeType, source: bytes) -> None:
         self.code = code
         self.source: bytes | None = source
         _make_streams()
 
-    def __call__(self, request: dict[str, Any], value: bool) -> NoReturn:
+    def ready(self) -> None:
+        sys.path.insert(0, os.getcwd())
+
+    def __call__(self, request: dict[str, Any]) -> NoReturn:
         status = 1
         try:
             status = _python(self.code, request)
@@ -152,7 +158,6 @@ def _make_streams() -> None:
 
 def _python(code: types.CodeType, request: dict[str, Any]) -> int:
     os.environ.update(request.get("env", {}))
-    sys.path.insert(0, os.getcwd())
     sys.argv[:] = [MAIN, *request.get("argv", ())]
     call = request.get("call")
     main = types.ModuleType("__main__" if call is None else "program")

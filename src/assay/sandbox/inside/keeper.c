@@ -1,9 +1,12 @@
 /* The keeper of keeper.py in C: the same world, limits and report, for a tenth of the processor time.
  *
- * A server process calls assay_keep(). It starts the keeper in new namespaces with CLONE_VM | CLONE_VFORK: the keeper
- * borrows the server's memory, so nothing is copied, while the server sleeps. The keeper forks (Python) or vforks
- * (anything that is executed) the program, which never shares memory with either. No content of a run stays in the
- * server: it lies in mappings that are removed at the end.
+ * A server process calls assay_serve(). It starts a keeper in new namespaces with CLONE_VM | CLONE_VFORK: the keeper
+ * borrows the server's memory, so nothing is copied, while the server sleeps. Everything that does not depend on the
+ * request is done before one comes: the keeper makes the run's world and forks the program's process (Python), which
+ * gives up its rights and waits. So a run finds its own fresh namespaces ready, and none is ever used twice. Then the
+ * keeper hears the request itself, sends the forked process on its way or vforks (anything that is executed), and
+ * reports. The program never shares memory with server or keeper. No content of a run stays in the server: it lies in
+ * mappings that are removed at the end.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -39,23 +42,34 @@
 #define VALUE 3
 #define PROGRAM 4
 
-enum { NOTHING, WALL, CPU, MEMORY, STOPPED, GONE };
+enum { NOTHING, WALL, CPU, MEMORY, STOPPED, GONE, OTHER };
 
-/* One run. The same fields, in the same order, stand in native.py. */
-struct run {
-  int32_t in, out, err, value, collect, program, request, channel;
-  int32_t python, cores, filter_length;
+/* What comes with a request, in this order, where its mask has the bit; the same order stands in inside/__init__.py. */
+enum { REQUEST, IN, OUT, ERR, VALUES, COLLECT, BINARY, CONTROL, FILES };
+
+/* A request as inside/__init__.py packs it. */
+struct message {
+  char kind;
+  uint8_t files;
+  uint8_t unused[6];
   double cpu_seconds, wall_seconds;
-  int64_t memory, address_space, file, processes, stack;
+  int64_t memory, file, processes, neighbours, stack; /* sizes in bytes */
+};
+
+/* One server and its present run. The same fields, in the same order, stand in native.py. */
+struct run {
+  int32_t channel, python, cores, filter_length;
   const void *filter;
   const char *source;
   int64_t source_length;
+  const char *json; /* what Python is to know of the request, in the program's own process */
+  int64_t json_length;
+  struct message limits;
+  int32_t files[FILES];
   /* what became of it */
-  int32_t ended, status, why, keeper;
+  int32_t heard, told, ended, status, why;
   double seconds, cpu;
   int64_t peak_kb;
-  const char *json;
-  int64_t json_length;
   char broken[160];
 };
 
@@ -68,6 +82,7 @@ static char **argv, **envp, **collect;
 static char *stacks;
 static void *back[5];
 static struct sigaction interrupt;
+static int go = -1; /* the socket between a keeper and the process that waits to become the program */
 
 static double clock_of(clockid_t id) {
   struct timespec t;
@@ -123,11 +138,56 @@ static void write_file(const char *name, const char *data, size_t size) {
   close(file);
 }
 
+/* Receive a message with its open files; their numbers by kind. */
+static ssize_t hear(int channel, struct message *message, int32_t *files) {
+  union {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(FILES * sizeof(int))];
+  } control;
+  struct iovec part = {message, sizeof *message};
+  struct msghdr whole = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+  for (int k = 0; k < FILES; ++k) files[k] = -1;
+  ssize_t size = recvmsg(channel, &whole, MSG_CMSG_CLOEXEC);
+  struct cmsghdr *head = size > 0 ? CMSG_FIRSTHDR(&whole) : NULL;
+  if (head && head->cmsg_type == SCM_RIGHTS) {
+    int count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int), next = 0;
+    for (int k = 0; k < FILES && next < count; ++k)
+      if (message->files >> k & 1) memcpy(&files[k], CMSG_DATA(head) + sizeof(int) * next++, sizeof(int));
+  }
+  return size;
+}
+
+static int say(int channel, struct message *message, const int32_t *files) {
+  union {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(FILES * sizeof(int))];
+  } control;
+  struct iovec part = {message, sizeof *message};
+  struct msghdr whole = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control};
+  struct cmsghdr *head = &control.align;
+  int count = 0;
+  for (int k = 0; k < FILES; ++k)
+    if (message->files >> k & 1) memcpy(CMSG_DATA(head) + sizeof(int) * count++, &files[k], sizeof(int));
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(count * sizeof(int));
+  whole.msg_controllen = CMSG_SPACE(count * sizeof(int));
+  return sendmsg(channel, &whole, MSG_NOSIGNAL) == sizeof *message;
+}
+
+static int map_request(void) {
+  struct stat about;
+  if (fstat(now->files[REQUEST], &about)) return 0;
+  request_size = about.st_size;
+  request = mmap(NULL, request_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, now->files[REQUEST], 0);
+  if (request == MAP_FAILED) request = NULL;
+  return request != NULL;
+}
+
 static void read_request(void) {
   char *at = request;
-  now->json_length = number(&at);
-  now->json = at;
-  at += now->json_length;
+  uint32_t skipped = number(&at); /* what only Python reads */
+  at += skipped;
   uint32_t files = number(&at), counts[3];
   for (uint32_t n = 0; n < files; ++n) {
     char *name = text(&at);
@@ -168,28 +228,35 @@ static void place(int from, int to) {
     _exit(71);
 }
 
-/* Runs in the program's process, sharing memory with the server if it is going to be executed: it writes to none. */
-static void confine(void) {
-  int files[5] = {now->in, now->out, now->err, now->value, now->program};
+/* What needs no request, in the program's process. */
+static void give_up_rights(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+  if (syscall(SYS_capset, &header, none)) _exit(71);
+  setpgid(0, 0); /* not setsid(): each session is a scheduling group of its own on many machines, which costs */
+  sigset_t empty;
+  sigemptyset(&empty);
+  sigprocmask(SIG_SETMASK, &empty, NULL);
+  struct sock_fprog filter = {now->filter_length, (struct sock_filter *)now->filter};
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0)) _exit(71);
+}
+
+/* The rest. The process may share memory with the server, if it is going to be executed: this writes to none. */
+static void confine(const struct message *limits, const int32_t *given) {
+  int files[5] = {given[IN], given[OUT], given[ERR], given[VALUES], given[BINARY]};
   for (int n = 0; n < 5; ++n)
     if (files[n] >= 0 && (files[n] = fcntl(files[n], F_DUPFD, 100)) < 0) _exit(71);
   for (int n = 0; n < 5; ++n) place(files[n], n);
   syscall(SYS_close_range, PROGRAM + 1, ~0u, 0);
-  setpgid(0, 0); /* not setsid(): each session is a scheduling group of its own on many machines, which costs */
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, NULL);
   limit(RLIMIT_CORE, 1);
-  limit(RLIMIT_CPU, (int64_t)now->cpu_seconds + 2);
+  limit(RLIMIT_CPU, (int64_t)limits->cpu_seconds + 2);
   limit(RLIMIT_NOFILE, 256);
-  limit(RLIMIT_FSIZE, now->file);
+  limit(RLIMIT_FSIZE, limits->file);
   limit(RLIMIT_MSGQUEUE, 0);
   limit(RLIMIT_MEMLOCK, 64 << 10);
-  limit(RLIMIT_NPROC, now->processes);
-  if (now->address_space) limit(RLIMIT_AS, now->address_space);
-  if (now->stack) limit(RLIMIT_STACK, now->stack);
-  struct sock_fprog filter = {now->filter_length, (struct sock_filter *)now->filter};
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter, 0, 0)) _exit(71);
+  limit(RLIMIT_NPROC, limits->processes + limits->neighbours);
+  limit(RLIMIT_AS, limits->memory);
+  if (limits->stack) limit(RLIMIT_STACK, limits->stack);
 }
 
 static const char *variable(const char *name) {
@@ -201,10 +268,11 @@ static const char *variable(const char *name) {
 
 static int execute(void *unused) {
   (void)unused;
-  confine();
+  give_up_rights();
+  confine(&now->limits, now->files);
   struct sigaction usual = {.sa_handler = SIG_DFL};
   for (int n = 1; n < 65; ++n) sigaction(n, &usual, NULL);
-  if (now->program >= 0) {
+  if (now->files[BINARY] >= 0) {
     syscall(SYS_execveat, PROGRAM, "", argv, envp, AT_EMPTY_PATH);
   } else if (strchr(argv[0], '/')) {
     execve(argv[0], argv, envp);
@@ -264,10 +332,10 @@ static int others(double *cpu, int64_t *memory) {
 }
 
 static void watch(pid_t program, double begun) {
-  double deadline = begun + now->wall_seconds;
-  double look = begun + now->cpu_seconds / now->cores, sample = begun + SAMPLE;
+  double deadline = begun + now->limits.wall_seconds;
+  double look = begun + now->limits.cpu_seconds / now->cores, sample = begun + SAMPLE;
   struct pollfd files[2] = {{.fd = syscall(SYS_pidfd_open, program, 0), .events = POLLIN},
-                            {.fd = now->channel, .events = POLLIN}};
+                            {.fd = now->files[CONTROL], .events = POLLIN}};
   if (files[0].fd < 0) broken("pidfd_open");
   while (!now->ended && !now->why) {
     double t = clock_of(CLOCK_MONOTONIC), until = deadline;
@@ -282,8 +350,7 @@ static void watch(pid_t program, double begun) {
       if (ended == program) now->ended = 1, now->status = status;
     if (now->ended) break;
     if (files[1].revents) {
-      char message[4096];
-      now->why = recv(now->channel, message, sizeof message, 0) > 0 ? STOPPED : GONE;
+      now->why = files[1].revents & POLLIN ? STOPPED : GONE;
       break;
     }
     t = clock_of(CLOCK_MONOTONIC);
@@ -292,7 +359,7 @@ static void watch(pid_t program, double begun) {
       now->why = WALL;
     } else if (t >= look) {
       others(&cpu, NULL);
-      double left = now->cpu_seconds - cpu;
+      double left = now->limits.cpu_seconds - cpu;
       if (left <= 0) now->why = CPU;
       left /= now->cores;
       look = t + (left > 0.005 ? left : 0.005);
@@ -303,7 +370,7 @@ static void watch(pid_t program, double begun) {
         struct statfs disc;
         others(&cpu, &memory);
         if (!statfs("/tmp", &disc)) memory += (int64_t)(disc.f_blocks - disc.f_bfree) * disc.f_bsize;
-        if (memory > now->memory) now->why = MEMORY;
+        if (memory > now->limits.memory) now->why = MEMORY;
       }
       sample = t + (count > 1 ? SAMPLE : 5 * SAMPLE);
     }
@@ -320,7 +387,7 @@ static void watch(pid_t program, double begun) {
 
 /* Send the files that were asked for: index, size, content of each that is a plain file. */
 static void send_files(void) {
-  int64_t left = now->file;
+  int64_t left = now->limits.file;
   for (uint32_t n = 0; collect[n]; ++n) {
     int file = open(collect[n], O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat about;
@@ -330,9 +397,9 @@ static void send_files(void) {
       left -= size;
       memcpy(header, &n, 4);
       memcpy(header + 4, &size, 8);
-      write_all(now->collect, header, 12);
+      write_all(now->files[COLLECT], header, 12);
       for (ssize_t got; size && (got = read(file, part, sizeof part < size ? sizeof part : size)) > 0; size -= got)
-        write_all(now->collect, part, got);
+        write_all(now->files[COLLECT], part, got);
     }
     if (file >= 0) close(file);
   }
@@ -340,75 +407,163 @@ static void send_files(void) {
 
 /* -- the keeper ---------------------------------------------------------------------------------------------------- */
 
-static int keep(void *unused) {
-  (void)unused;
+static void size_of_discs(char *options, size_t size) {
+  snprintf(options, size, "size=%lld,mode=1777,nr_inodes=65536", (long long)now->limits.file);
+}
+
+/* The world of one run: nothing of it was ever used. */
+static int make_world(void) {
   char options[64];
-  struct sigaction usual = {.sa_handler = SIG_DFL};
-  sigaction(SIGINT, &usual, &interrupt); /* the one that Python handles; process 1 gets none that it does not */
   if (mount("none", "/", NULL, MS_PRIVATE | MS_REC, NULL)) broken("private mounts");
-  snprintf(options, sizeof options, "size=%lld,mode=1777,nr_inodes=65536", (long long)now->file);
+  size_of_discs(options, sizeof options);
   if (mount("tmpfs", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, options)) broken("/tmp");
   unsigned long flags = MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY;
   if (mount("proc", "/proc", "proc", flags, "subset=pid") && (errno != EINVAL || mount("proc", "/proc", "proc", flags, "")))
     broken("/proc");
   struct stat about; /* docker has a folder there, bubblewrap's boxes a link to /tmp */
-  if (!lstat("/dev/shm", &about) && S_ISDIR(about.st_mode)) mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options);
+  int shm = !lstat("/dev/shm", &about) && S_ISDIR(about.st_mode);
+  if (shm && mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, options)) broken("/dev/shm");
   if (mkdir("/tmp/work", 0755) || chdir("/tmp/work")) broken("/tmp/work");
-  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
-  struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  if (syscall(SYS_capset, &header, none)) broken("capset");
-  read_request();
   if (now->source) write_file("main.py", now->source, now->source_length);
-  double begun = clock_of(CLOCK_MONOTONIC);
-  pid_t program;
-  if (now->python) {
-    program = fork();
-    if (!program) {
-      confine();
-      sigaction(SIGINT, &interrupt, NULL);
-      prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
-      __builtin_longjmp(back, 1);
-    }
-  } else {
-    program = clone(execute, stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
-  }
-  if (program < 0) broken("fork");
-  int ours[] = {now->in, now->out, now->err, now->value};
-  for (int n = 0; n < 4; ++n)
-    if (ours[n] >= 0) close(ours[n]);
-  watch(program, begun);
-  if (now->collect >= 0) send_files();
-  _exit(0);
+  return shm;
 }
 
-/* 1 in the program's own process (Python), 0 in the server when the run is over, -1 if it could not begin. */
-int assay_keep(struct run *run) {
-  struct stat about;
+/* The report, as runner.py writes it; ``killed`` is what the keeper cannot say of itself. */
+static void tell(const char *killed) {
+  static const char *const why[] = {"", "wall", "cpu", "memory", "", ""};
+  if (now->why == STOPPED) killed = "stopped";
+  if (now->why == GONE) killed = "gone";
+  for (char *c = now->broken; *c; ++c)
+    if (*c < ' ' || *c == '"' || *c == '\\' || *c == 127) *c = '?';
+  char text[640], status[16] = "null";
+  if (now->ended) snprintf(status, sizeof status, "%d", now->status);
+  int size = snprintf(text, sizeof text,
+                      "{\"status\":%s,\"why\":\"%s\",\"killed\":\"%s\",\"seconds\":%.9f,\"cpu_seconds\":%.6f,"
+                      "\"peak_kb\":%lld%s%s%s}",
+                      status, why[now->why], killed, now->seconds, now->cpu, (long long)now->peak_kb,
+                      *now->broken ? ",\"broken\":\"" : "", now->broken, *now->broken ? "\"" : "");
+  now->told = send(now->channel, text, size, MSG_NOSIGNAL) == size;
+}
+
+static int keep(void *unused) {
+  (void)unused;
+  struct sigaction usual = {.sa_handler = SIG_DFL};
+  sigaction(SIGINT, &usual, &interrupt); /* the one that Python handles; process 1 gets none that it does not */
+  int shm = make_world();
+  pid_t program = -1;
+  if (now->python) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair)) broken("a pair of sockets");
+    program = fork();
+    if (!program) {
+      close(pair[0]);
+      go = pair[1];
+      sigaction(SIGINT, &interrupt, NULL);
+      give_up_rights();
+      __builtin_longjmp(back, 1);
+    }
+    if (program < 0) broken("fork");
+    close(pair[1]);
+    go = pair[0];
+  }
+  char kind = 0;
+  ssize_t size = recv(now->channel, &kind, 1, MSG_PEEK);
+  if (size <= 0 || kind != 'R') {
+    now->why = size <= 0 ? GONE : OTHER;
+    _exit(0);
+  }
+  int64_t file = now->limits.file;
+  now->heard = 1;
+  if (hear(now->channel, &now->limits, now->files) != sizeof now->limits) broken("the request");
+  if (file != now->limits.file) {
+    char options[64];
+    size_of_discs(options, sizeof options);
+    if (mount("tmpfs", "/tmp", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options)) broken("the size of /tmp");
+    if (shm && mount("tmpfs", "/dev/shm", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV, options)) broken("the size of /dev/shm");
+  }
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[2] = {{0, 0, 0}, {0, 0, 0}};
+  if (syscall(SYS_capset, &header, none)) broken("capset");
+  if (!map_request()) broken("the request");
+  read_request();
+  double begun = clock_of(CLOCK_MONOTONIC);
+  if (!now->python)
+    program = clone(execute, stacks + 2 * STACK, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
+  else if (!say(go, &now->limits, now->files))
+    broken("the waiting process");
+  if (program < 0) broken("fork");
+  if (go >= 0) close(go);
+  go = -1;
+  const int ours[] = {IN, OUT, ERR, VALUES};
+  for (int n = 0; n < 4; ++n)
+    if (now->files[ours[n]] >= 0) close(now->files[ours[n]]);
+  watch(program, begun);
+  if (now->files[COLLECT] >= 0) {
+    send_files();
+    close(now->files[COLLECT]);
+  }
+  tell("");
+  _exit(0); /* and the world ends, while the outside reads the report */
+}
+
+/* In the program's own process (Python): wait for the request, then become the program but for its code. */
+void assay_become(struct run *run) {
+  if (hear(go, &run->limits, run->files) != sizeof run->limits || !map_request()) _exit(71);
+  confine(&run->limits, run->files);
+  prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+  char *at = request;
+  run->json_length = number(&at);
+  run->json = at;
+}
+
+/* No keeper lives: answer the next request in its place, if there was none yet, with what is wrong. */
+static void answer(int status) {
+  if (!now->heard) {
+    char kind = 0;
+    ssize_t size = recv(now->channel, &kind, 1, MSG_PEEK);
+    if (size <= 0 || kind != 'R') {
+      now->why = size <= 0 ? GONE : OTHER;
+      return;
+    }
+    hear(now->channel, &now->limits, now->files);
+    for (int k = 0; k < FILES; ++k)
+      if (now->files[k] >= 0) close(now->files[k]);
+    if (!*now->broken) snprintf(now->broken, sizeof now->broken, "the keeper died");
+  }
+  now->ended = 0;
+  tell(WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL ? "stuck" : "");
+}
+
+/* Serve runs. 1 in the process of a Python program, which goes on with assay_become(); 2 in the server when there is a
+ * message that it has to read itself, 0 when the outside is gone, -1 if there is no memory. */
+int assay_serve(struct run *run) {
   now = run;
   if (!stacks) {
     stacks = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     if (stacks == MAP_FAILED) return stacks = NULL, -1;
   }
-  if (fstat(run->request, &about)) return -1;
-  request_size = about.st_size;
-  request = mmap(NULL, request_size, PROT_READ | PROT_WRITE, MAP_PRIVATE, run->request, 0);
-  if (request == MAP_FAILED) return -1;
-  words = NULL;
   if (__builtin_setjmp(back)) return 1;
-  pid_t keeper = clone(keep, stacks + STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, NULL);
-  int failed = errno;
-  if (keeper > 0) {
-    struct rusage used;
-    while (wait4(keeper, &run->keeper, 0, &used) < 0 && errno == EINTR) {
-    }
+  for (;;) {
+    now->heard = now->told = now->ended = now->status = now->why = 0;
+    now->seconds = now->cpu = now->peak_kb = 0;
+    now->broken[0] = 0;
+    int status = 0;
+    pid_t keeper = clone(keep, stacks + STACK, CLONE_VM | CLONE_VFORK | CLONE_NEWPID | CLONE_NEWNS | SIGCHLD, NULL);
+    if (keeper < 0)
+      snprintf(now->broken, sizeof now->broken, "new namespaces: %s", strerror(errno));
+    else
+      while (waitpid(keeper, &status, 0) < 0 && errno == EINTR) {
+      }
+    if (request) munmap(request, request_size);
+    if (words) munmap(words, words_size);
+    request = NULL;
+    words = NULL;
+    madvise(stacks, 2 * STACK, MADV_DONTNEED); /* pieces of names and words lie there */
+    go = -1;
+    if (!now->told && now->why != GONE && now->why != OTHER) answer(status);
+    if (now->why == OTHER) return 2;
+    if (now->why == GONE) return 0;
   }
-  munmap(request, request_size);
-  if (words) munmap(words, words_size);
-  request = NULL;
-  words = NULL;
-  madvise(stacks, 2 * STACK, MADV_DONTNEED); /* pieces of names and words lie there */
-  errno = failed;
-  return keeper > 0 ? 0 : -1;
 }

@@ -25,7 +25,7 @@ import warnings
 from contextlib import suppress
 from typing import Any
 
-from . import child, keeper, kernel, native
+from . import child, keeper, kernel, native, unpacked
 
 COMPILING_SECONDS, COMPILING_MEMORY = 10, 2 << 30
 """What compiling one Python program may cost."""
@@ -42,6 +42,8 @@ def receive(channel: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     for level, kind, payload in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             files.frombytes(payload[: len(payload) - len(payload) % files.itemsize])
+    if found := unpacked(data):
+        return {"do": "run", "files": found[0], "limits": found[1]}, list(files)
     return (json.loads(data) if data else None), list(files)
 
 
@@ -55,25 +57,19 @@ class Server:
 
     def __init__(self, isolated: bool, library: str | None) -> None:
         self.isolated = isolated
-        self._library = native.Library(library) if library else None
-
-    def supervise(self, channel: socket.socket, message: dict[str, Any], files: list[int], body: child.Body) -> bool:
-        """One run, from fork to report; False when the outside has gone away meanwhile."""
-        named = dict(zip(message["files"], files, strict=True))
-        if self._library is None:
-            told = in_python(channel, named, message["limits"], self.isolated, body)
-        else:
-            told = self._library.run(named, channel.fileno(), message["limits"], body)
-            for file in files:
-                os.close(file)
-        if told["killed"] != "gone":
-            send(channel, told)
-        return told["killed"] != "gone"
+        self.library = native.Library(library) if library else None
 
 
-def in_python(
-    channel: socket.socket, named: dict[str, int], limits: dict[str, Any], isolated: bool, body: child.Body
-) -> dict[str, Any]:
+def supervise(
+    channel: socket.socket, message: dict[str, Any], files: list[int], isolated: bool, body: child.Body
+) -> None:
+    """One run in Python, from fork to report."""
+    told = in_python(dict(zip(message["files"], files, strict=True)), message["limits"], isolated, body)
+    with suppress(OSError):  # nobody is there any more: the next message is the end
+        send(channel, told)
+
+
+def in_python(named: dict[str, int], limits: dict[str, Any], isolated: bool, body: child.Body) -> dict[str, Any]:
     """Fork a keeper and wait for its report, or for word from outside that the run is to stop."""
     hear, tell = os.pipe()
     begun = time.monotonic()
@@ -86,18 +82,19 @@ def in_python(
         finally:
             os._exit(0)
     os.close(tell)
+    control = named.pop("control")
     for file in named.values():
         os.close(file)
     report = b""
     poll = select.poll()
     poll.register(hear, select.POLLIN)
-    poll.register(channel, select.POLLIN)
+    poll.register(control, select.POLLIN)
     deadline = begun + limits["wall_seconds"] + GRACE
     killed = ""
     while True:
         events = dict(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
-        if not events or channel.fileno() in events:
-            killed = "stuck" if not events else "stopped" if receive(channel)[0] is not None else "gone"
+        if not events or control in events:
+            killed = "stuck" if not events else "stopped" if events[control] & select.POLLIN else "gone"
             os.kill(process, signal.SIGKILL)
             break
         part = os.read(hear, 1 << 16)
@@ -105,6 +102,7 @@ def in_python(
         if not part:
             break
     os.close(hear)
+    os.close(control)
     _, status, used = os.wait4(process, 0)
     told: dict[str, Any] = json.loads(report) if report and not killed else {}
     told.update(killed=killed, keeper=status)
@@ -137,19 +135,18 @@ def serve_program(server: Server, channel: socket.socket, source_file: int) -> N
     body = child.Script(code, source)
     gc.freeze()
     send(channel, {"compiled": True})
-    while True:
+    while server.library is None or server.library.serve(channel.fileno(), body, forks=True):
         message, files = receive(channel)
         if message is None:
             return
-        # A request to stop that came too late finds nothing to stop.
-        if message["do"] == "run" and not server.supervise(channel, message, files, body):
-            return
+        if message["do"] == "run":
+            supervise(channel, message, files, server.isolated, body)
 
 
 def serve(server: Server, channel: socket.socket) -> None:
     """Hear requests until the outside closes its end."""
     command = child.Command()
-    while True:
+    while server.library is None or server.library.serve(channel.fileno(), command, forks=False):
         message, files = receive(channel)
         while _reap():
             pass
@@ -164,8 +161,8 @@ def serve(server: Server, channel: socket.socket) -> None:
                     os._exit(0)
             for file in files:
                 os.close(file)
-        elif message["do"] == "run" and not server.supervise(channel, message, files, command):
-            return
+        elif message["do"] == "run":
+            supervise(channel, message, files, server.isolated, command)
 
 
 def _reap() -> bool:
