@@ -124,11 +124,11 @@ class Rollout:
 
     def episodes(self, seeds: Iterable[int]) -> list[Episode]:
         """One episode a seed, in the order of the seeds; equal seeds begin alike and share a group."""
-        return self._play(iter(list(seeds)), lambda begun: True)
+        return self._play(iter(list(seeds)), lambda taken: True)
 
     def turns(self, turns: int, seeds: Iterator[int]) -> list[Episode]:
-        """Episodes with at least ``turns`` turns in all: new ones are begun until those that have ended suffice."""
-        return self._play(seeds, lambda ended: ended < turns)
+        """Episodes with at least ``turns`` turns in all: new ones are begun until so many turns were taken."""
+        return self._play(seeds, lambda taken: taken < turns)
 
     def _play(self, seeds: Iterator[int], more: Callable[[int], bool]) -> list[Episode]:
         out: list[tuple[int, Episode]] = []
@@ -137,10 +137,10 @@ class Rollout:
         over: list[_Seat] = []
         running: dict[Future[Any], _Seat] = {}
         order: dict[int, int] = {}
-        ended = begun = 0
+        taken = begun = 0
         with ThreadPoolExecutor(self.threads) if self.threads else nullcontext() as pool:
             while True:
-                while free and more(ended) and (seed := next(seeds, None)) is not None:
+                while free and more(taken) and (seed := next(seeds, None)) is not None:
                     seat = free.popleft()
                     seat.episode = Episode(seed)
                     order[id(seat)] = begun
@@ -152,6 +152,7 @@ class Rollout:
                     batch, ready = ready, []
                     acts = self.policy.act([seat.prompt for seat in batch])
                     self.calls += 1
+                    taken += len(batch)
                     for seat, act in zip(batch, acts, strict=True):
                         assert seat.episode is not None
                         seat.episode.decisions.append(Decision(seat.prompt, act))
@@ -162,7 +163,6 @@ class Rollout:
                         self._took(running.pop(future), future, ready, over)
                 for seat in over:
                     assert seat.episode is not None
-                    ended += len(seat.episode)
                     out.append((order.pop(id(seat)), seat.episode))
                 free += over
                 over.clear()

@@ -21,7 +21,7 @@ from assay.core.map import resumable_map
 
 GUESS = "game:GuessTheNumber-v0-easy"
 HANOI = "game:TowerofHanoi-v0-easy"
-DENSE = "game:Minesweeper-v0-easy?rows=3&cols=3&num_mines=1"
+DENSE = "game:Game2048-v0-easy"
 SINGLE = "rg:syllogism"
 CELLS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
     (GUESS, "reinforce", {"gamma": 0.9}),
@@ -107,7 +107,7 @@ def trained(job: Mapping[str, Any]) -> dict[str, Any]:
             seed=job["seed"],
             evaluations=1,
             eval_episodes=1,
-            final_episodes=512,
+            final_episodes=256,
         )
     last = {name: None if math.isnan(value) else value for name, value in done.final.items()}
     return {

@@ -62,7 +62,7 @@ def _contents(env: Env) -> Sequence[str]:
         digits = [str(d) for d in range(1, env.num_numbers + 1)]  # type: ignore[attr-defined]
         return [" ".join(code) for code in itertools.permutations(digits, env.code_length)]  # type: ignore[attr-defined]
     if kind == "ReasoningGymEnv":
-        answers = [str(row["answer"]) for row in env.rows]  # type: ignore[attr-defined]
+        answers = [str(env.rows[at]["answer"]) for at in range(len(env))]  # type: ignore[attr-defined]
         found = sorted(set(answers), key=lambda answer: (-answers.count(answer), answer))
         if len(found) <= 32:
             return found
