@@ -188,6 +188,11 @@ class LMGame(Benchmark):
         "published": f"{_ROOM}.recipes:published",
         "replay": f"{_ROOM}.recipes:replay",
         "prompts": f"{_ROOM}.recipes:prompts",
+        "diagnostics": f"{_ROOM}.recipes:diagnostics",
+        "contamination": f"{_ROOM}.recipes:contamination",
+        "optimise": f"{_ROOM}.recipes:optimise",
+        "train": f"{_ROOM}.recipes:train",
+        "reproduce": f"{_ROOM}.reproduce:reproduce",
     }
 
     def __init__(

@@ -115,3 +115,188 @@ def _markdown(table: Table) -> list[str]:
 def write_json(path: Path, found: object) -> None:
     """A JSON file with a newline at its end."""
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def diagnostics(
+    out: Path,
+    *,
+    system: str,
+    games: str = "twenty_forty_eight,candy_crush,sokoban",
+    boards: int = 20,
+    episodes: int = 5,
+    sizes: str = "0,5,10,20,50",
+    max_steps: int | None = None,
+    pictures: bool = True,
+    seed: int = 0,
+) -> None:
+    """State reading, effect reflection, prediction and the memory curve of one system; a table with intervals.
+
+    ``pictures=false`` leaves out state reading, for models that read text only. Killed and run again, it goes on.
+    """
+    from dataclasses import asdict
+
+    from assay.agents.lmgame import diagnostics as d
+    from assay.core.map import resumable_map
+    from assay.systems.loading import load
+
+    model = load(system, benchmark="lmgame")
+    chosen = [name.strip() for name in games.split(",") if name.strip()]
+    curve = [int(size) for size in sizes.split(",") if size.strip().isdigit()]
+    jobs = [("reflection", g, 0) for g in chosen] + [("prediction", "sokoban", k) for k in (1, 2, 4)]
+    jobs += [("memory", g, size) for g in chosen for size in curve]
+    jobs += [("reading", g, 0) for g in chosen] if pictures else []
+
+    async def one(job: tuple[str, str, int]) -> list[dict[str, object]]:
+        kind, game, k = job
+        if kind == "reading":
+            found = [await d.state_reading(model, game, boards=boards, seed=seed)]
+        elif kind == "reflection":
+            found = [await d.effect_reflection(model, game, boards=boards, seed=seed)]
+        elif kind == "prediction":
+            found = await d.prediction(model, steps=(k,), boards=boards, seed=seed)
+        else:
+            found = await d.memory_curve(model, game, sizes=(k,), episodes=episodes, max_steps=max_steps)
+        return [asdict(f) for f in found]
+
+    made = resumable_map(one, jobs, key=lambda job: f"{job[0]}-{job[1]}-{job[2]}", out=out)
+    write_tables(out, [d.table([d.Found(**row) for rows in made for row in rows])])
+
+
+def contamination(
+    out: Path,
+    *,
+    system: str,
+    encoder: str = "minilm",
+    script: str = "",
+    frames: bool = True,
+    k: int = 5,
+    rounds: int = 20,
+    seed: int = 0,
+) -> None:
+    """Order of frames and recall of the courtroom script, before and after entity masking; writes ``mapping.json`` too.
+
+    ``mapping.json`` is for option ``masks`` of the benchmark. ``frames=false``: for models that read text only.
+    """
+    from dataclasses import asdict
+
+    import numpy as np
+
+    from assay.agents.lmgame import contamination as c
+    from assay.agents.lmgame.games.courtroom import Masks
+    from assay.agents.lmgame.games.courtroom_script import read_script, shipped_script
+    from assay.core.map import resumable_map
+    from assay.systems.embedding import load_encoder
+    from assay.systems.loading import load
+
+    model, known = load(system, benchmark="lmgame"), read_script(script) if script else shipped_script()
+    mapping = c.entity_masks(known, np.random.default_rng(seed))
+    write_json(out / "mapping.json", mapping)
+
+    async def one(job: str) -> dict[str, object]:
+        rng = np.random.default_rng([seed, len(job)])
+        if job == "frames":
+            seen = c.record_frames("platformer", seed=seed)
+            return asdict(await c.frame_order(model, seen, title="a platform game", k=k, rounds=rounds, rng=rng))
+        masks = Masks.of(mapping) if job == "masked" else None
+        return asdict(await c.script_recall(model, c.scenes_of(known, masks), load_encoder(encoder), rng=rng))
+
+    jobs = ["recall", "masked", *(["frames"] if frames else [])]
+    made = dict(zip(jobs, resumable_map(one, jobs, key=str, out=out)))
+    write_json(out / "contamination.json", made)
+    write_tables(out, [c.table(c.Recall(**made["recall"]), c.Recall(**made["masked"]))])
+
+
+def optimise(
+    out: Path,
+    *,
+    system: str,
+    games: str = "twenty_forty_eight,candy_crush",
+    rewriters: str = "skeleton",
+    module: str = "base",
+    harness: str = "false",
+    rounds: int = 4,
+    candidates: int = 3,
+    batch: int = 4,
+    final: int = 10,
+    max_steps: int | None = None,
+    budget: int | None = None,
+    seed: int = 0,
+) -> None:
+    """Prompt variants of each game, optimised for one system; tables, and the best prompts as ``GAME.json``.
+
+    ``rewriters``: ``skeleton`` and names of chat models (the optimiser models), separated by commas. Killed and run
+    again, games that are done are kept.
+    """
+    from dataclasses import asdict
+
+    from assay.agents.lmgame import optimise as o
+    from assay.agents.lmgame.harness import read_modules
+    from assay.agents.lmgame.prompts import prompts_for
+    from assay.core.map import resumable_map
+    from assay.systems.loading import load
+
+    if module != "base":
+        raise UsageError(
+            f"Option module={module!r}: variants are written for the base prompt; others are optimised from Python."
+        )
+    model = load(system, benchmark="lmgame")
+    modules = read_modules(harness)[0]
+    named = [name.strip() for name in rewriters.split(",") if name.strip()]
+    writers = {name: load(name, benchmark="lmgame", role="optimiser") for name in named if name != "skeleton"}
+
+    async def one(game: str) -> dict[str, object]:
+        chosen: list[o.Rewriter] = [
+            o.SkeletonRewriter(game) if name == "skeleton" else o.ModelRewriter(writers[name], game) for name in named
+        ]
+        evaluate = o.evaluator(game, model, modules=modules, max_steps=max_steps)
+        found = await o.optimise(
+            o.seed_variants(game),
+            evaluate,
+            chosen,
+            rounds=rounds,
+            candidates=candidates,
+            batch=batch,
+            final=final,
+            budget=budget,
+            seed=seed,
+        )
+        return asdict(found)
+
+    chosen_games = [name.strip() for name in games.split(",") if name.strip()]
+    made = []
+    for game, row in zip(chosen_games, resumable_map(one, chosen_games, key=str, out=out)):
+        result = o.Optimised(**{**row, "variants": [o.Variant(**v) for v in row["variants"]]})
+        prompts_for(game).with_template("base", result.best.after).write(out / f"{game}.json")
+        table = o.report(result)
+        table.name, table.title = f"prompts_{game}", f"{table.title}: {game}"
+        made.append(table)
+    write_tables(out, made)
+
+
+def train(
+    out: Path,
+    *,
+    size: int = 5,
+    larger: int = 6,
+    levels: int = 40,
+    held_out: int = 60,
+    updates: int = 300,
+    seed: int = 0,
+) -> None:
+    """A small policy trained by PPO on Sokoban of one size, and its transfer to held-out larger levels."""
+    from dataclasses import asdict
+
+    import numpy as np
+    import torch
+
+    from assay.agents.lmgame.transfer import RADIUS, Training, draw_levels, transfer
+    from assay.agents.lmgame.transfer import train as fit
+
+    if max(size, larger) > RADIUS + 3:
+        raise UsageError(f"Boards beyond {RADIUS + 3} cells are wider than what the policy sees; give smaller sizes.")
+    torch.set_num_threads(1)
+    small = draw_levels(size, levels, np.random.default_rng([seed, 0]))
+    large = draw_levels(larger, held_out, np.random.default_rng([seed, 1]), pushes=(2, 12))
+    net, history = fit(small, Training(updates=updates), seed=seed)
+    torch.save(net.state_dict(), out / "policy.pt")
+    write_json(out / "transfer.json", {**asdict(transfer(net, large, seed=seed)), "training_solved": history})
