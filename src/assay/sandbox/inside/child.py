@@ -20,10 +20,15 @@ VALUE, PROGRAM = 3, 4
 """File numbers in the program: where a called function's value goes, and a compiled program to execute."""
 
 _PRELOADED = (
-    "abc", "array", "bisect", "cmath", "collections", "contextlib", "copy", "dataclasses", "datetime", "decimal",
-    "enum", "fractions", "functools", "heapq", "io", "itertools", "json", "math", "operator", "os", "queue",
-    "random", "re", "statistics", "string", "sys", "textwrap", "threading", "time", "traceback", "typing",
+    "abc", "array", "bisect", "collections", "contextlib", "copy", "enum", "functools", "heapq", "io", "itertools",
+    "json", "math", "operator", "os", "random", "re", "string", "sys", "threading", "time", "typing",
 )  # fmt: skip
+_AS_NEEDED = (
+    "ast", "cmath", "dataclasses", "datetime", "decimal", "fractions", "inspect", "linecache", "queue", "statistics",
+    "textwrap", "traceback",
+)  # fmt: skip
+"""Modules that only programs which name them get beforehand: every fork copies the page tables of all that is there."""
+_DYNAMIC = {"exec", "eval", "compile", "__import__", "import_module"}
 
 
 class Body(Protocol):
@@ -97,6 +102,21 @@ def _confine(files: dict[str, int], limits: dict[str, Any], isolated: bool) -> N
     kernel.set_dumpable(True)
 
 
+def preload_for(code: types.CodeType) -> None:
+    """Import what a program is going to import, if it is of the standard library and known to do nothing else.
+
+    A program that executes text may import any of it.
+    """
+    names: set[str] = set()
+    left = [code]
+    while left:
+        part = left.pop()
+        names.update(part.co_names)
+        left += [constant for constant in part.co_consts if isinstance(constant, types.CodeType)]
+    for name in _AS_NEEDED if names & _DYNAMIC else names.intersection(_AS_NEEDED):
+        __import__(name)
+
+
 class Command:
     """Execute a command, or the compiled program that came as an open file."""
 
@@ -125,6 +145,7 @@ class Script:
     def __init__(self, code: types.CodeType, source: bytes) -> None:
         self.code = code
         self.source: bytes | None = source
+        preload_for(code)
         _make_streams()
 
     def ready(self) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import signal
 import stat
 import struct
-import tempfile
 import time
 from contextlib import suppress
 from typing import Any
@@ -46,6 +44,8 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
         os.mkdir(place)
     else:
         kernel.become_subreaper()
+        import tempfile  # with what it needs, a fifth of all mappings that every fork would copy
+
         place = tempfile.mkdtemp(prefix="assay-unsafe-")
     try:
         kernel.drop_capabilities()
@@ -67,6 +67,8 @@ def keep(files: dict[str, int], limits: dict[str, Any], tell: int, isolated: boo
             _collect(files["collect"], place, request["collect"], limits["file_mb"] << 20)
     finally:
         if not isolated:
+            import shutil
+
             shutil.rmtree(place, ignore_errors=True)
     os.write(tell, json.dumps(report).encode())
 
