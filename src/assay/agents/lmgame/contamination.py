@@ -192,7 +192,7 @@ async def script_recall(
             raise DataError(f"Scene {scene.id} has {len(scene.lines)} lines; more than the {given} given are needed.")
         begin = "\n".join(scene.lines[:given])
         told = (
-            f"From memory: write the dialogue of this scene as it stands in the game, a speech a line: `Speaker: text`. "
+            f"From memory: write the dialogue of this scene as it stands in the game, a line a speech: `Name: text`. "
             f"If you do not know it, write what you think is said.\n\nScene: {scene.announced}\n{begin}"
         )
         reply = await model.generate(

@@ -71,8 +71,8 @@ class ModelRewriter:
         told = (
             f"This prompt asks a model for its next move in {self.game}. Its mean score over {len(scores)} episodes is "
             f"{np.mean(scores):.4g}.\n\nWrite it anew so that a model understands the rules, the state, the actions "
-            f"and the reply format better. Keep every placeholder exactly as it is ({kept}) and ask for a reply of the two "
-            "sections `thought:` and `move:`. Write only the new prompt.\n\n---\n" + template
+            f"and the reply format better. Keep every placeholder exactly as it is ({kept}) and ask for a reply of the "
+            "two sections `thought:` and `move:`. Write only the new prompt.\n\n---\n" + template
         )
         found = []
         for _ in range(self.proposals):

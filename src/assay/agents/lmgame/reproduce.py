@@ -177,9 +177,9 @@ def prompts_converge() -> Claim:
     from assay.agents.lmgame.simulated import SimulatedModel
 
     game = "candy_crush"
-    evaluate = evaluator(game, SimulatedModel(careful=False), modules=Modules(memory=True))
+    evaluate = evaluator(game, SimulatedModel(careful=False), modules=Modules(memory=True), max_steps=20)
     found = asyncio.run(
-        optimise(seed_variants(game), evaluate, [SkeletonRewriter(game)], rounds=4, candidates=2, batch=6, final=20)
+        optimise(seed_variants(game), evaluate, [SkeletonRewriter(game)], rounds=3, candidates=2, batch=4, final=20)
     )
     less = f"{100 * found.reduction:.0f} % less"
     told = (
