@@ -174,8 +174,8 @@ def test_smollm2_takes_one_step():
     from assay.systems.loading import load
 
     pytest.importorskip("transformers")
-    model = load("local:smollm2")
-    policy = HFPolicy(model.model, model.tokenizer, max_tokens=8, max_prompt=128)
+    model = load("local:smollm2")  # the packaged weights, as a transformers model
+    policy = HFPolicy(model._model, model.tokenizer, max_tokens=8, max_prompt=128)
     done = train(
         ReBN(lr=1e-6, batch=4), policy, partial(world, "game:GuessTheNumber-v0-easy"), turns=4, envs=4, evaluations=1,
         eval_episodes=1, final_episodes=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task
 from assay.core.errors import UsageError
@@ -13,6 +13,7 @@ from assay.systems.agent import Actor
 
 if TYPE_CHECKING:
     from assay.core.context import Context
+    from assay.systems.trace import Trace
 
 _ROOM = "assay.agents.gem"
 
@@ -22,22 +23,33 @@ DEFAULT_ENVS = (
 )
 
 
-class EnvPolicy:
-    """A player that is given the environment itself, not what it shows: the reference players.
+@runtime_checkable
+class EnvPlayer(Protocol):
+    """A player that is given the environment itself, not what it shows."""
 
-    Parameters
-    ----------
-    name
-        ``random`` (actions that the environment can read) or ``solver`` (`SolverPolicy`).
-    """
+    name: str
+
+    def episode(self, env: str, seed: int, policy_seed: int) -> Trace:
+        """Play the episode, in whatever process this is called."""
+        ...
+
+
+class EnvPolicy:
+    """The reference players: ``random`` (actions that can be read) or ``solver`` (`SolverPolicy`)."""
 
     def __init__(self, name: Literal["random", "solver"]) -> None:
         self.name = name
 
+    def episode(self, env: str, seed: int, policy_seed: int) -> Trace:
+        """Play the episode."""
+        from assay.agents.gem.episodes import reference_episode
+
+        return reference_episode(env, seed, self.name, policy_seed)
+
 
 class _Either(type):
     def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, (EnvPolicy, Actor))
+        return isinstance(instance, (EnvPlayer, Actor))
 
 
 class Player(metaclass=_Either):
@@ -79,8 +91,8 @@ class Episodes(Task):
 
         bench, env, seed = self.benchmark, sample.input["env"], sample.input["seed"]
         optimum = await ctx.compute(episodes.optimum, env, seed) if bench.regret else None
-        if isinstance(system, EnvPolicy):
-            trace = await ctx.compute(episodes.reference_episode, env, seed, system.name, ctx.seed % 2**32)
+        if isinstance(system, EnvPlayer):
+            trace = await ctx.compute(system.episode, env, seed, ctx.seed % 2**32)
         else:
             trace = await episodes.played(system, env, seed, bench.settings, ctx.state, ctx.seed % 2**31)
         trace.save(ctx.artifacts, "episode.json")
