@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.agents.lmgame.games.sokoban import Level, Sokoban, check_level
+from assay.agents.lmgame.games.sokoban import Level, Sokoban
 from assay.agents.lmgame.games.sokoban_generator import generate
 from assay.core.errors import MissingExtra, UsageError
 
 DIRECTIONS = ("up", "down", "left", "right")
 _MOVES = np.array([(-1, 0), (1, 0), (0, -1), (0, 1)])
 RADIUS = 4
-STEP_REWARD, SOLVED_REWARD = -0.05, 1.0
+# A box in a corner ends an episode of training (not of the test): it cannot be undone.
+STEP_REWARD, SOLVED_REWARD, LOST_REWARD = -0.05, 1.0, -1.0
 Array = NDArray[Any]
 
 
@@ -35,17 +36,6 @@ def draw_levels(size: int, count: int, rng: np.random.Generator, *, pushes: tupl
         if len(found) == count:
             return list(found.values())
     raise UsageError(f"{count} different levels of {size}x{size} were not found ({len(found)} were); ask for fewer.")
-
-
-def symmetries(level: Level) -> list[Level]:
-    """The level turned and mirrored in all eight ways (rows of equal length), the same ones once."""
-    found: dict[tuple[str, ...], Level] = {}
-    rows = np.array([list(row) for row in level.rows])
-    for mirrored in (rows, rows[:, ::-1]):
-        for turns in range(4):
-            text = tuple("".join(row) for row in np.rot90(mirrored, turns))
-            found.setdefault(text, check_level(text, "turned level"))
-    return list(found.values())
 
 
 @dataclass
@@ -98,6 +88,14 @@ class Boards:
         self.box[free & pushing] = behind[free & pushing]
         self.player[free] = ahead[free]
         return (self.box == self.target).all(axis=1)
+
+    def lost(self) -> Array:
+        """Which boards have their box in a corner that is not the target: nothing brings it out again."""
+        index = np.arange(len(self.walls))
+        row, column = self.box[:, 0], self.box[:, 1]
+        upright = self.walls[index, row - 1, column] | self.walls[index, row + 1, column]
+        level = self.walls[index, row, column - 1] | self.walls[index, row, column + 1]
+        return upright & level & ~(self.box == self.target).all(axis=1)
 
     def view(self) -> Array:
         """What is around the player: walls, box, target in a window of 2*RADIUS+1 cells; float32 (boards, features)."""
@@ -153,8 +151,7 @@ def train(levels: Sequence[Level], settings: Training | None = None, *, seed: in
     generator = torch.Generator().manual_seed(seed)
     net = _network(s.hidden, generator)
     optimiser = torch.optim.Adam(net.parameters(), lr=s.learning_rate)
-    # Turned and mirrored levels too: nothing about a board depends on which side is up.
-    pool = Boards.of([turned for level in levels for turned in symmetries(level)])
+    pool = Boards.of(levels)
     boards = pool.pick(rng.integers(len(pool.walls), size=s.boards))
     age, history = np.zeros(s.boards, dtype=int), []
     for _ in range(s.updates):
@@ -168,12 +165,13 @@ def train(levels: Sequence[Level], settings: Training | None = None, *, seed: in
             chosen = torch.multinomial(logp.exp(), 1, generator=generator)
             done = boards.step(chosen[:, 0].numpy())
             age += 1
-            late = (age >= s.limit) & ~done
+            lost = boards.lost()
+            late = ((age >= s.limit) & ~done) | lost
             views.append(seen)
             actions.append(chosen)
             logps.append(logp.gather(1, chosen)[:, 0])
             values.append(out[:, 4].numpy())
-            rewards.append(np.where(done, SOLVED_REWARD, STEP_REWARD))
+            rewards.append(np.where(done, SOLVED_REWARD, np.where(lost, LOST_REWARD, STEP_REWARD)))
             ended.append(done)
             cut.append(late)
             solved, finished = solved + int(done.sum()), finished + int((done | late).sum())
