@@ -22,7 +22,7 @@ from assay.code.hardtests.kills import KillMatrix, minimal_suite
 from assay.code.hardtests.kit import Generator, Kit, lint, parse_reply
 from assay.code.hardtests.mutation import mutants, mutate_input
 from assay.code.hardtests.outputs import agree
-from assay.code.hardtests.probing import fit_exponent
+from assay.code.hardtests.probing import Growth, fit_exponent, separates
 from assay.code.hardtests.problem import Case, Solution, distinct, rank_oracles
 from assay.code.hardtests.scoring import Confusion, posterior_correct
 from assay.code.hardtests.shrinking import shrink
@@ -420,6 +420,16 @@ def test_growth_is_fitted_above_the_cost_of_a_process(exponent):
     seconds = [0.004 + 1e-2 * (s / 100) ** exponent for s in sizes]
     assert fit_exponent(sizes, seconds) == pytest.approx(exponent, abs=1e-6)
     assert fit_exponent(sizes, [0.004] * 5) is None
+
+
+def test_a_suite_separates_growth_only_with_inputs_that_are_large_enough():
+    fast = Growth((1000, 2000, 4000), (0.02, 0.04, 0.08), 1.0, None)
+    slow = Growth((1000, 2000, 4000), (0.1, 0.4, 1.6), 2.0, None)
+    assert (fast.words, slow.words) == ("linear", "quadratic")
+    assert slow.seconds_at(8000) == pytest.approx(6.4)
+    assert separates(fast, slow, 8000, 5.0)
+    assert not separates(fast, slow, 6000, 5.0)
+    assert not separates(fast, slow, 10**6, 5.0)  # the fast one is too slow there
 
 
 # -- counts, toys, data ------------------------------------------------------------------------------------------------

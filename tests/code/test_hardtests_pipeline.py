@@ -252,18 +252,30 @@ def test_a_counterexample_is_made_small_and_stays_valid(box):
     )
 
 
+@pytest.mark.slow  # timings: not for a machine with other work
 def test_growth_tells_linear_from_quadratic_programs(box):
     def make(n: int) -> str:
         return f"{n}\n"
 
     linear = "n = int(input())\ns = 0\nfor i in range(n): s += i\nprint(s)\n"
     square = "n = int(input())\ns = 0\nfor i in range(n):\n    for j in range(n): s += j\nprint(s)\n"
-    fast = probe(linear, "python3", make, [300_000, 600_000, 1_200_000], box, time_limit=1)
-    slow = probe(square, "python3", make, [500, 1000, 2000, 1_000_000], box, time_limit=1)
+    fast = probe(linear, "python3", make, [1_000_000, 2_000_000, 4_000_000], box, time_limit=2)
+    slow = probe(square, "python3", make, [1000, 2000, 3000, 1_000_000], box, time_limit=2)
     assert (fast.words, slow.words) == ("linear", "quadratic")
     assert slow.timed_out_at == 1_000_000
-    assert separates(fast, slow, 1_000_000, 1.0)
-    assert not separates(fast, slow, 1500, 1.0)
+    assert separates(fast, slow, 1_000_000, 2.0)
+    assert not separates(fast, slow, 2000, 2.0)
+
+
+def test_probing_ends_where_time_does_and_refuses_what_fails(box):
+    found = probe(
+        "n = int(input())\nwhile n > 5: pass\n", "python3", lambda n: f"{n}\n", [1, 2, 9], box, time_limit=0.1
+    )
+    assert (found.sizes, found.timed_out_at, found.exponent, found.words) == ((1, 2), 9, None, "unknown")
+    with pytest.raises(UsageError, match="failed at size 1"):
+        probe("1 / 0", "python3", str, [1], box)
+    with pytest.raises(UsageError, match="must ascend"):
+        probe("", "python3", str, [2, 1], box)
 
 
 def test_rewards_have_the_signatures_of_the_trainers(box, suite):

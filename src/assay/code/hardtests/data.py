@@ -299,9 +299,7 @@ def read_suites(path: Path, problems: Mapping[str, Problem] | None = None) -> It
     known = problems or {}
     folder = path / "suites" if (path / "suites").is_dir() else path
     if folder.is_dir() and (entries := sorted(folder.glob("*.json.gz"))):
-        for entry in entries:
-            suite = TestSuite.load(entry)
-            yield suite if suite.pid not in known else TestSuite.load(entry, known[suite.pid])
+        yield from map(TestSuite.load, entries)
         return
     for where, row in rows_of(path):
         yield TestSuite.from_row(row, where, known.get(str(row.get("pid"))))

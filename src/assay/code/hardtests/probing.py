@@ -56,7 +56,14 @@ def fit_exponent(sizes: Sequence[int], seconds: Sequence[float]) -> float | None
 
 
 def probe(
-    code: str, language: str, make: Callable[[int], str], sizes: Sequence[int], box: Sandbox, *, time_limit: float = 5.0
+    code: str,
+    language: str,
+    make: Callable[[int], str],
+    sizes: Sequence[int],
+    box: Sandbox,
+    *,
+    time_limit: float = 5.0,
+    repeats: int = 3,
 ) -> Growth:
     """Run a program on inputs of growing size, until one passes the time limit.
 
@@ -66,6 +73,8 @@ def probe(
         Input of a size.
     sizes
         Ascending; a factor of two apart serves well.
+    repeats
+        Runs of a size, the quickest of which counts: load makes a run slower, never quicker.
     """
     from assay.code.hardtests.verifying import compiled, run_once
     from assay.sandbox import Limits
@@ -78,13 +87,18 @@ def probe(
     done: list[tuple[int, float]] = []
     late = None
     for size in sizes:
-        result = run_once(program, make(size).encode(), limits)
-        if result.status == "time limit":
+        given, times = make(size).encode(), []
+        for _ in range(repeats):
+            result = run_once(program, given, limits)
+            if result.status == "time limit":
+                break
+            if not result.ok:
+                raise UsageError(f"The program to probe failed at size {size}: {result.reason}.")
+            times.append(result.cpu_seconds)
+        if not times:
             late = size
             break
-        if not result.ok:
-            raise UsageError(f"The program to probe failed at size {size}: {result.reason}.")
-        done.append((size, result.cpu_seconds))
+        done.append((size, min(times)))
     found = tuple(s for s, _ in done), tuple(t for _, t in done)
     return Growth(*found, fit_exponent(*found), late)
 
