@@ -280,7 +280,7 @@ def train(
     larger: int = 6,
     levels: int = 40,
     held_out: int = 60,
-    updates: int = 300,
+    updates: int = 150,
     seed: int = 0,
 ) -> None:
     """A small policy trained by PPO on Sokoban of one size, and its transfer to held-out larger levels."""

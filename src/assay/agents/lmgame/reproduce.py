@@ -45,9 +45,9 @@ def reproduce(
     *,
     seeds: int = 20,
     model: str = "local:smollm2",
-    model_steps: int = 6,
-    model_seeds: int = 4,
-    updates: int = 300,
+    model_steps: int = 3,
+    model_seeds: int = 3,
+    updates: int = 150,
 ) -> None:
     """Measure the claims; writes ``report.md``, the tables of the published runs, and the runs that were made.
 
@@ -177,7 +177,8 @@ def prompts_converge() -> Claim:
     from assay.agents.lmgame.simulated import SimulatedModel
 
     game = "candy_crush"
-    evaluate = evaluator(game, SimulatedModel(careful=False), modules=Modules(memory=True), max_steps=20)
+    player = SimulatedModel(view=0.3, blur=0.05, careful=False)
+    evaluate = evaluator(game, player, modules=Modules(memory=True), max_steps=20)
     found = asyncio.run(
         optimise(seed_variants(game), evaluate, [SkeletonRewriter(game)], rounds=3, candidates=2, batch=4, final=20)
     )

@@ -120,10 +120,10 @@ class Training:
     horizon: int = 16
     updates: int = 150
     epochs: int = 3
-    minibatch: int = 512
+    minibatch: int = 1024
     limit: int = 25
     hidden: int = 128
-    learning_rate: float = 1e-3
+    learning_rate: float = 2e-3
     gamma: float = 0.97
     lam: float = 0.95
     entropy: float = 0.01
