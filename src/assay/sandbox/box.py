@@ -177,7 +177,7 @@ class Box:
         return {
             "cpu_seconds": limits.cpu_seconds, "wall_seconds": limits.wall, "memory_mb": limits.memory_mb,
             "file_mb": limits.file_mb, "processes": limits.processes, "stack_mb": limits.stack_mb,
-            "neighbours": 3 * len(self.sources) + 4,  # of each: itself, a keeper, a process that waits
+            "neighbours": 6 * len(self.sources) + 4,  # of each: two, and of both a keeper and a process that waits
         }  # fmt: skip
 
     def _exchange(

@@ -407,6 +407,20 @@ static void send_files(void) {
 
 /* -- the keeper ---------------------------------------------------------------------------------------------------- */
 
+/* Wait for a request and take it; 0 where there is none and will be none. Two servers of one Python program hear at the
+ * same socket, to which nothing but requests comes; a server of commands leaves what it has to read itself. */
+static int next_request(void) {
+  char kind = 0;
+  if (!now->python) {
+    ssize_t size = recv(now->channel, &kind, 1, MSG_PEEK);
+    now->why = size <= 0 ? GONE : kind != 'R' ? OTHER : NOTHING;
+    if (now->why) return 0;
+  }
+  now->heard = hear(now->channel, &now->limits, now->files) == sizeof now->limits && now->limits.kind == 'R';
+  if (!now->heard) now->why = GONE;
+  return now->heard;
+}
+
 static void size_of_discs(char *options, size_t size) {
   snprintf(options, size, "size=%lld,mode=1777,nr_inodes=65536", (long long)now->limits.file);
 }
@@ -468,15 +482,8 @@ static int keep(void *unused) {
     close(pair[1]);
     go = pair[0];
   }
-  char kind = 0;
-  ssize_t size = recv(now->channel, &kind, 1, MSG_PEEK);
-  if (size <= 0 || kind != 'R') {
-    now->why = size <= 0 ? GONE : OTHER;
-    _exit(0);
-  }
   int64_t file = now->limits.file;
-  now->heard = 1;
-  if (hear(now->channel, &now->limits, now->files) != sizeof now->limits) broken("the request");
+  if (!next_request()) _exit(0);
   if (file != now->limits.file) {
     char options[64];
     size_of_discs(options, sizeof options);
@@ -521,13 +528,7 @@ void assay_become(struct run *run) {
 /* No keeper lives: answer the next request in its place, if there was none yet, with what is wrong. */
 static void answer(int status) {
   if (!now->heard) {
-    char kind = 0;
-    ssize_t size = recv(now->channel, &kind, 1, MSG_PEEK);
-    if (size <= 0 || kind != 'R') {
-      now->why = size <= 0 ? GONE : OTHER;
-      return;
-    }
-    hear(now->channel, &now->limits, now->files);
+    if (!next_request()) return;
     for (int k = 0; k < FILES; ++k)
       if (now->files[k] >= 0) close(now->files[k]);
     if (!*now->broken) snprintf(now->broken, sizeof now->broken, "the keeper died");

@@ -135,6 +135,8 @@ def serve_program(server: Server, channel: socket.socket, source_file: int) -> N
     body = child.Script(code, source)
     gc.freeze()
     send(channel, {"compiled": True})
+    if server.library is not None:
+        os.fork()  # both hear at this socket: while one makes the world of a run, another is ready in the other
     while server.library is None or server.library.serve(channel.fileno(), body, forks=True):
         message, files = receive(channel)
         if message is None:
