@@ -230,7 +230,11 @@ def test_too_few_names_for_four_choices():
     with pytest.raises(DataError, match="three are needed"):
         generator.pick_choices("cat", ["cat", "dog"], ["cat", "dog", "cow"], np.random.default_rng(0), 0)
     with pytest.raises(UsageError, match="Nothing to draw"):
-        generator.generate([0], concepts=["no such thing"])
+        generator.generate([], concepts=["cat"])
+    with pytest.raises(UsageError, match="no concept 'pitza'; did you mean 'pizza'"):
+        generator.generate([0], concepts=["pitza"])
+    with pytest.raises(UsageError, match="lies in 0 to 1"):
+        generator.generate([0], concepts=["cat"], substitutions=2.0)
 
 
 def test_rotations_keep_the_right_choice_right():

@@ -13,8 +13,9 @@ from PIL import Image
 
 from assay import make
 from assay.core.errors import DataError, UsageError
-from assay.multimodal.asciieval import kit, review, sources, tuning
+from assay.multimodal.asciieval import boards, kit, review, sources, tuning
 from assay.multimodal.asciieval.data import load, read_items, write_items
+from assay.multimodal.asciieval.describe import against_published, statistics
 from assay.multimodal.asciieval.generator import generate
 from assay.multimodal.asciieval.prompts import parse
 from assay.systems.chat.model import Choice, Reply
@@ -93,7 +94,7 @@ def test_the_bound_loses_no_pair(arts, threshold):
 
 def test_leaks_between_test_and_training_are_found():
     test, train = (
-        generate([1], concepts=["cat", "dog", "fish", "bird"]),
+        generate([1], concepts=["cat", "fish", "bird"]),
         generate([2], concepts=["cat", "fish", "bird"]),
     )
     assert kit.leakage(test, train) == []
@@ -204,6 +205,17 @@ def test_bad_mappings_are_named(tmp_path, text, words):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=words):
         kit.read_mapping(path)
+
+
+def test_a_mapping_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(DataError, match="cannot be read as a mapping"):
+        kit.read_mapping(tmp_path / "absent.csv")
+    (tmp_path / "latin.csv").write_bytes(MAPPING.encode() + b"caf\xe9,a,b,c\n")
+    with pytest.raises(DataError, match="UTF-8"):
+        kit.read_mapping(tmp_path / "latin.csv")
+    (tmp_path / "windows.csv").write_bytes(b"\xef\xbb\xbf" + MAPPING.replace("\n", "\r\n").encode())
+    (tmp_path / "map.csv").write_text(MAPPING, encoding="utf-8")
+    assert kit.read_mapping(tmp_path / "windows.csv") == kit.read_mapping(tmp_path / "map.csv")
 
 
 def test_categories_fall_back_on_their_folder(tmp_path):
@@ -412,6 +424,55 @@ def test_pictures_never_leave_their_folder(tmp_path):
     with pytest.raises(UsageError, match="leaves the folder"):
         make("asciieval.images", tmp_path / "made", data=str(tmp_path))
     assert not (tmp_path.parent / "outside.png").exists()
+
+
+@pytest.mark.parametrize("name", ["../secret.png", "/etc/hostname", "img/../../secret.png"])
+def test_pictures_outside_the_data_folder_are_never_sent(tmp_path, name):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (tmp_path / "secret.png").write_bytes(b"key")
+    row = load().items[0].row() | {"image_path": name}
+    (folder / "test.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    source = load(folder)
+    with pytest.raises(DataError, match="leaves the folder"):
+        source.picture(source.items[0])
+
+
+def test_a_description_compares_to_the_published_set(tmp_path):
+    items = load().items
+    row = items[0].row()
+    odd = [
+        row | {"id": "cut", "ascii_art": "#" * 200},
+        row | {"id": "named", "ascii_art": f"/\\\n{items[0].right}"},
+        row | {"id": "tab", "ascii_art": "/\t\\"},
+        row | {"id": "wide", "ascii_art": "猫 /"},
+    ]
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, [row, *odd])) + "\n", encoding="utf-8")
+    out = make("asciieval.describe", tmp_path / "out", data=str(tmp_path), train=str(tmp_path / "test.jsonl"))
+    found = json.loads((out / "description.json").read_text(encoding="utf-8"))
+    assert found["look_at"] == {"cut": ["cut"], "named": ["named"], "not ASCII": ["wide"], "control": ["tab"]}
+    counts = found["statistics"]
+    assert (counts["items"], counts["concepts"], counts["widest_line"]) == (5, 1, 200)
+    assert counts["letters"] == {items[0].letter: 5}
+    assert counts["characters"]["mean"] == pytest.approx(sum(len(r["ascii_art"]) for r in (row, *odd)) / 5)
+    assert "items: 5 here, 3526 published." in found["unlike_published"]
+    assert {leak["test"] for leak in found["in_training"]} == {row["id"], *(r["id"] for r in odd)}
+
+
+def test_counts_as_published_leave_nothing_to_say():
+    known = boards.published()["data"]
+    found = {"items": 3526, "concepts": 359, "groups": 23, "classes": dict(known["classes"])}
+    found |= {"characters": {"min": 4, "max": 15282, "mean": 635.5412}, "lines": {"min": 1, "max": 100, "mean": 16.968}}
+    assert against_published(found) == []
+    found["classes"] = {**known["classes"], "symbols": 37, "other": 1}
+    found["lines"] = {"min": 1, "max": 100, "mean": 1696.8}
+    assert against_published(found) == [
+        "classes symbols: 37 here, 38 published.",
+        "classes other: 1 here, 0 published.",
+        "lines mean: 1696.8 here, 16.97 published.",
+    ]
+    with pytest.raises(DataError, match="no items"):
+        statistics([])
 
 
 def test_generated_sets_are_controlled(tmp_path):

@@ -155,6 +155,9 @@ def test_scale_colours_and_pixel_budget():
         (RenderOptions(size=0), "size"),
         (RenderOptions(font="/nowhere/at-all.ttf"), "Font file"),
         (RenderOptions(ink="no such colour"), "Colour"),
+        (RenderOptions(margin=-1), "margin"),
+        (RenderOptions(tabs="eight"), "option tabs"),  # pyright: ignore[reportArgumentType]
+        (RenderOptions(blank="white"), "option blank"),  # pyright: ignore[reportArgumentType]
     ],
 )
 def test_bad_options_are_one_sentence(options, words):

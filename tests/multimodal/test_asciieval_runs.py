@@ -15,7 +15,7 @@ from assay.core.errors import DataError, UsageError
 from assay.core.results import Runs
 from assay.multimodal.asciieval import analyses, boards, prompts, scoring
 from assay.multimodal.asciieval.benchmark import AsciiEval, read_letter
-from assay.multimodal.asciieval.data import load
+from assay.multimodal.asciieval.data import load, write_items
 from assay.multimodal.asciieval.regression import length_by_mode, logistic
 from assay.systems.chat.model import Choice, Reply, TokenLogprob
 
@@ -232,6 +232,36 @@ def test_errors_count_as_wrong_in_every_table(tmp_path):
     assert (found["micro"] * found["n"]).sum() == pytest.approx(30 - failed)
 
 
+def test_a_run_in_which_everything_failed_still_makes_tables(tmp_path):
+    class Broken:
+        name = "python:broken"
+
+        async def generate(self, messages, **_):
+            raise ValueError("no")
+
+    write_items(load().items[:3], tmp_path / "items.jsonl")
+    options = {"rotate": 2, "data": str(tmp_path / "items.jsonl")}
+    run = assay.run("asciieval", Broken(), options=options, into=tmp_path / "r")
+    assert set(run.records["status"]) == {"error"}
+    runs = Runs([run])
+    assert analyses.positions(runs).frame["chosen"].sum() == 0
+    assert analyses.confusions(runs).frame.height == 0
+    assert analyses.rotations(runs).frame["right_in_all"].to_list() == [0, 0, 0]
+    assert analyses.modalities(runs).frame["average"].to_list() == [0]
+
+
+def test_averages_and_gains_are_of_runs_in_all_three_modes(tmp_path):
+    whole = assay.run("asciieval", Knower("whole", 0.5, 0.5, 0.5), samples=30, into=tmp_path / "a")
+    some = assay.run("asciieval", Knower("some", 1, 1, 1), samples=30, tasks=["image", "both"], into=tmp_path / "b")
+    frame = analyses.modalities(Runs([some, whole])).frame
+    assert frame["system"].to_list() == ["whole", "some"]
+    row = frame.row(1, named=True)
+    assert row["text"] is None
+    assert row["image"] > 0.8
+    assert (row["average"], row["fusion_gain"], row["either"]) == (None, None, None)
+    assert frame["fusion_gain"][0] == pytest.approx(frame["both"][0] - max(frame["text"][0], frame["image"][0]))
+
+
 def test_other_benchmarks_are_refused():
     class One:
         records = pl.DataFrame({"benchmark": ["gem"], "run": ["r"], "system": ["s"]})
@@ -292,6 +322,11 @@ def test_rules_of_reading_stored_outputs():
         ({"images": "paint"}, "images"),
         ({"image_order": "middle"}, "image_order"),
         ({"data": "/nowhere/at/all"}, "no data file"),
+        ({"split": "train"}, "needs data="),
+        ({"scale": float("nan")}, "scale nan"),
+        ({"longest": 0}, "longest side of 0"),
+        ({"temperature": -1}, "temperature=-1"),
+        ({"max_tokens": 0}, "max_tokens=0"),
     ],
 )
 def test_bad_options_are_one_sentence(options, words):

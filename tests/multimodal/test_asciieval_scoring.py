@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.core.errors import UsageError
+from assay.core.errors import DataError, UsageError
 from assay.multimodal.asciieval import scoring
 from assay.multimodal.asciieval.words import sentences, words
 
@@ -31,7 +31,9 @@ def test_letter_of_the_largest_probability(oracle):
         assert scoring.letter_by_probability(case["probabilities"]) == case["expected"]
 
 
-@pytest.mark.parametrize("bad", [[0.5, 0.5], [1, 0, 0, -0.1], [float("nan")] * 4, []])
+@pytest.mark.parametrize(
+    "bad", [[0.5, 0.5], [1, 0, 0, -0.1], [float("nan")] * 4, [], [math.inf, 0, 0, 0], [None] * 4, "abcd"]
+)
 def test_probabilities_must_be_four_numbers_not_negative(bad):
     with pytest.raises(UsageError, match="Four probabilities"):
         scoring.letter_by_probability(bad)
@@ -132,7 +134,26 @@ def test_modes_compared_item_by_item(oracle):
             assert test.p == pytest.approx(wanted["p_exact_two_sided"], abs=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"category-3": None}, "Record 2: field 'category-3' is missing"),
+        ({"score": None}, "Record 2: field 'score' is missing"),
+        ({"score": math.nan}, "Record 2: field 'score' is nan"),
+        ({"score": 2}, "Record 2: field 'score' is 2"),
+        ({"score": "1"}, "Record 2: field 'score' is '1'"),
+    ],
+)
+def test_records_that_cannot_be_averaged_are_named(change, match):
+    record = {"category-1": "k", "category-2": "g", "category-3": "c", "score": True}
+    assert scoring.accuracy_report([record]).overall == scoring.Accuracy(1.0, 1.0, 1)
+    with pytest.raises(DataError, match=match):
+        scoring.accuracy_report([record, {**record, **change}])
+
+
 def test_unpaired_answers_are_refused():
+    with pytest.raises(UsageError, match="NaN"):
+        scoring.mcnemar([1, math.nan], [1, 0])
     with pytest.raises(UsageError, match="Paired"):
         scoring.mcnemar([1, 0], [1])
     with pytest.raises(UsageError, match="same items"):

@@ -261,6 +261,23 @@ def test_long_rows_are_left_out_and_counted(data, tmp_path):
         training.fine_tune(model, sft.read_rows(data), tmp_path / "out", Settings(max_tokens=5))
 
 
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"messages": 3}, "field 'messages'"),
+        ({"messages": [{"role": "user", "content": "a"}]}, "field 'messages'"),
+        ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "images": "x.png"},
+         "field 'images' must be a list"),
+        ({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}], "images": ["../x"]},
+         "not in its folder"),
+    ],
+)  # fmt: skip
+def test_rows_that_cannot_be_trained_on_are_named(tmp_path, row, words):
+    (tmp_path / "sft.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=words):
+        sft.read_rows(tmp_path)
+
+
 def test_pictures_need_a_model_that_sees(tmp_path):
     tuning.export(ITEMS, tmp_path / "data", mode="both")
     with pytest.raises(UsageError, match="reads text only"):

@@ -40,8 +40,11 @@ def trials(runs: Runs) -> pl.DataFrame:
     label = pl.when(pl.col("_runs") > 1).then(pl.col("system") + " · " + pl.col("run").str.tail(6)).otherwise("system")
     records = records.join(several, on="system").with_columns(label.alias("label")).drop("_runs")
     records = records.filter(~pl.col("status").is_in(["unscored", "skipped"]))
-    if "correct" not in records.columns:
-        records = records.with_columns(pl.lit(None, pl.Float64).alias("correct"))
+    # A run in which every trial failed has no scores at all.
+    columns = {"correct": pl.Float64, "answered": pl.Float64, "letter": pl.String, "chosen": pl.String}
+    records = records.with_columns(
+        pl.lit(None, kind).alias(name) for name, kind in columns.items() if name not in records.columns
+    )
     return records.with_columns(pl.col("correct").fill_null(0.0).alias("right"))
 
 
@@ -196,19 +199,21 @@ def modalities(runs: Runs) -> Table:
         for mode in MODES:
             part = frame.filter(pl.col("task") == mode)
             score = evaluate(_MACRO, part) if part.height else None
-            values[mode] = score.value if score else float("nan")
+            if score:
+                values[mode] = score.value
             row |= {
-                mode: values[mode],
+                mode: values.get(mode),
                 f"{mode}_low": score.low if score else None,
                 f"{mode}_high": score.high if score else None,
             }
-        row["average"] = scoring.modality_average(values["text"], values["image"], values["both"])
+        whole = values.keys() == set(MODES)
+        row["average"] = scoring.modality_average(**values) if whole else None
         wide = _paired(frame, "task")
         either = gain = None
         if {"text", "image"} <= set(wide.columns) and wide.height:
             best = pl.max_horizontal("text", "image")
             either = wide.group_by("concept").agg(best.mean().alias("either"))["either"].mean()
-        if values["both"] == values["both"]:
+        if whole:
             gain = values["both"] - max(values["text"], values["image"])
         rows.append({**row, "either": either, "fusion_gain": gain, "paired_items": wide.height})
     return Table(
@@ -217,7 +222,7 @@ def modalities(runs: Runs) -> Table:
         pl.DataFrame(rows, infer_schema_length=None).sort("average", descending=True, nulls_last=True),
         notes=(
             "Either: right in text or in image, over items asked in all modes of the run.",
-            "Fusion gain: both minus the better of text and image.",
+            "Fusion gain: both minus the better of text and image; like the average, of runs in all three modes only.",
             _INTERVAL,
             _ERRORS,
         ),

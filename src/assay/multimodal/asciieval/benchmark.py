@@ -182,6 +182,7 @@ class AsciiEval(Benchmark):
         "items": f"{_ROOM}.recipes:items",
         "review": f"{_ROOM}.recipes:review",
         "images": f"{_ROOM}.recipes:images",
+        "describe": f"{_ROOM}.recipes:describe",
         "tune": f"{_ROOM}.recipes:tune",
         "train": f"{_ROOM}.recipes:train",
         "sweep": f"{_ROOM}.recipes:sweep",
@@ -216,6 +217,13 @@ class AsciiEval(Benchmark):
             raise unknown_name("value of option images", images, ("render", "files"))
         if image_order not in ("first", "last"):
             raise unknown_name("value of option image_order", image_order, ("first", "last"))
+        prompts.check_size(scale, longest)
+        if not temperature >= 0:
+            raise UsageError(f"Option temperature={temperature} is below 0; 0 takes the likeliest token.")
+        if max_tokens < 1:
+            raise UsageError(f"Option max_tokens={max_tokens} leaves no room for an answer; give 1 or more.")
+        if data is None and split != "test":
+            raise UsageError(f"Option split={split} needs data=: the shipped drawings are a test set only.")
         self.source, self.split = data, split
         self.modes: tuple[prompts.Mode, ...] = tuple(sorted(set(names), key=names.index))
         self.answer, self.rotate = answer, rotate

@@ -279,12 +279,15 @@ class ItemSet:
         Raises
         ------
         DataError
-            If the row names none or the file is missing.
+            If the row names none, or one that is missing or outside the folder.
         """
         if not item.image:
             raise DataError(f"Item {item.id}: field 'image_path' is empty; use images=render.")
         for folder in () if self.folder is None else (self.folder, self.folder / "img"):
             path = folder / item.image
+            if not path.resolve().is_relative_to(self.folder.resolve() if self.folder else folder):
+                # Its bytes would be sent to whoever answers.
+                raise DataError(f"Item {item.id}: field 'image_path' {item.image!r} leaves the folder {self.folder}.")
             if path.is_file():
                 return path.read_bytes()
         raise DataError(

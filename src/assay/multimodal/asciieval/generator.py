@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import DataError, UsageError, unknown_name
 from assay.multimodal.asciieval.data import Item
 
 if TYPE_CHECKING:
@@ -306,6 +306,9 @@ def add_noise(
     shift
         Columns to move to the right.
     """
+    for name, share in (("substitutions", substitutions), ("border", border)):
+        if not 0 <= share <= 1:
+            raise UsageError(f"Noise {name}={share} is a share and lies in 0 to 1.")
     lines = art.split("\n")
     palette = sorted(set(art) - {" ", "\n"})
     if substitutions and len(palette) > 1:
@@ -382,6 +385,10 @@ def generate(
     list of Item
         Right letters as balanced as their number allows. ``fields`` hold ``drawing`` (what to split by) and ``height``.
     """
+    known = {name for s in shapes() for name in (s.key, s.concept)}
+    for name in concepts or ():
+        if name not in known:
+            raise unknown_name("concept", name, sorted({s.concept for s in shapes()}))
     chosen = [s for s in shapes() if concepts is None or s.key in concepts or s.concept in concepts]
     if not chosen or not drawings or not heights or not styles:
         raise UsageError("Nothing to draw: give at least one known concept, drawing number, height and style.")

@@ -41,6 +41,14 @@ def mode_named(name: str) -> Mode:
     raise unknown_name("mode", name, MODES)
 
 
+def check_size(scale: float, longest: int | None) -> None:
+    """Refuse a picture size that is out of range: here, so that options are checked before anything is drawn."""
+    if not 0 < scale <= 16:
+        raise UsageError(f"Image scale {scale} is not in (0, 16].")
+    if longest is not None and longest < 1:
+        raise UsageError(f"A longest side of {longest} pixels is not positive.")
+
+
 def text_part(art: str | None, choices: Sequence[str], mode: Mode) -> str:
     """The question as text; the drawing stands in it unless ``mode`` is ``image``."""
     options = "\n".join(f"{letter}: {choice}" for letter, choice in zip(LETTERS, choices))
@@ -81,6 +89,7 @@ def build(
     system
         A system message; left out where a picture is shown, as in the released scripts.
     """
+    mode = mode_named(mode)
     if mode != "text" and png is None:
         raise UsageError(f"Mode {mode!r} needs a picture of the drawing; render it first.")
     if mode != "image" and art is None:

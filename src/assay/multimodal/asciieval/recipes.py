@@ -194,6 +194,37 @@ def images(
     _manifest(out, "images", {"data": data, "split": split, "truncate": truncate, "scale": scale}, parents=source)
 
 
+def describe(
+    out: Path, *, data: str | None = None, split: Literal["test", "train"] = "test", train: str | None = None
+) -> None:
+    """What an item set holds, how it differs from the published one, and which items to look at: ``description.json``.
+
+    Parameters
+    ----------
+    data, split
+        Items; ``train`` is compared to ASCIITune.
+    train
+        Training items, to find drawings of ``data`` that are, or nearly are, among them.
+    """
+    from assay.multimodal.asciieval import kit
+    from assay.multimodal.asciieval.describe import against_published, statistics, suspicious
+
+    source = load(data, split)
+    found = statistics(source.items)
+    described: dict[str, Any] = {
+        "source": dict(source.provenance),
+        "statistics": found,
+        "unlike_published": against_published(found, split),
+        "look_at": suspicious(source.items),
+    }
+    if train is not None:
+        described["in_training"] = [asdict(leak) for leak in kit.leakage(source.items, load(train, "train").items)]
+    text = json.dumps(described, indent=1, ensure_ascii=False) + "\n"
+    (out / "description.json").write_text(text, encoding="utf-8")
+    options = {"data": data, "split": split, "train": train}
+    _manifest(out, "describe", options, parents=source, counts={"items": len(source.items)})
+
+
 def tune(
     out: Path,
     *,

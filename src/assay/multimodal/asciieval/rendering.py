@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.errors import DataError, MissingExtra, UsageError
+from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
+from assay.multimodal.asciieval.prompts import check_size
 
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
@@ -277,6 +278,16 @@ def _over(under: NDArray[np.uint8], mask: NDArray[np.uint8]) -> NDArray[np.uint8
     return (255 - (((product >> 8) + product) >> 8)).astype(np.uint8)
 
 
+def _check(options: RenderOptions) -> None:
+    check_size(options.scale, options.longest)
+    if options.margin < 0:
+        raise UsageError(f"A margin of {options.margin} pixels is negative.")
+    if options.tabs not in ("keep", "expand"):
+        raise unknown_name("value of option tabs", options.tabs, ("keep", "expand"))
+    if options.blank not in ("canvas", "error"):
+        raise unknown_name("value of option blank", options.blank, ("canvas", "error"))
+
+
 def render(art: str, options: RenderOptions = DEFAULT) -> Image.Image:
     """Picture of a drawing.
 
@@ -300,10 +311,7 @@ def render(art: str, options: RenderOptions = DEFAULT) -> Image.Image:
         If the drawing has no ink and ``options.blank`` is ``"error"``.
     """
     image, _, _ = _pillow()
-    if not 0 < options.scale <= 16:
-        raise UsageError(f"Image scale {options.scale} is not in (0, 16].")
-    if options.longest is not None and options.longest < 1:
-        raise UsageError(f"A longest side of {options.longest} pixels is not positive.")
+    _check(options)
     ink = _ink(normalise(art, options.tabs), options)
     rows, columns = np.flatnonzero(ink.any(axis=1)), np.flatnonzero(ink.any(axis=0))
     if not rows.size:

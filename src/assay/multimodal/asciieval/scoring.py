@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
-from assay.core.errors import UsageError
+from assay.core.errors import DataError, UsageError
 from assay.multimodal.asciieval.words import words
 
 if TYPE_CHECKING:
@@ -71,9 +71,10 @@ def letter_by_probability(probabilities: Sequence[float]) -> str | None:
     Raises
     ------
     UsageError
-        If there are not four numbers, or one is negative or not a number.
+        If there are not four numbers, or one is negative, infinite or not a number.
     """
-    if len(probabilities) != len(LETTERS) or not all(p >= 0 for p in probabilities):
+    numbers = all(isinstance(p, SupportsFloat) and 0 <= float(p) < math.inf for p in probabilities)
+    if len(probabilities) != len(LETTERS) or not numbers:
         raise UsageError(
             f"Four probabilities, one for each of {', '.join(LETTERS)}, are needed, not {probabilities!r}."
         )
@@ -141,11 +142,19 @@ def accuracy_report(records: Iterable[Mapping[str, object]], score: str = "score
     Report
         Macro is the mean over concepts of the mean inside; a concept is known by group and name, so that the mouse
         among the animals and the one beside the keyboard stay apart.
+
+    Raises
+    ------
+    DataError
+        A record lacks a field, or its score is no number in [0, 1].
     """
-    rows = [
-        (str(r["category-1"]), str(r["category-2"]), (str(r["category-2"]), str(r["category-3"])), float(r[score]))  # type: ignore[arg-type]
-        for r in records
-    ]
+    rows = []
+    for number, record in enumerate(records, 1):
+        lacking = [name for name in ("category-1", "category-2", "category-3", score) if record.get(name) is None]
+        if lacking:
+            raise DataError(f"Record {number}: field {lacking[0]!r} is missing; an unanswered item scores 0.")
+        klass, group, concept = (str(record[name]) for name in ("category-1", "category-2", "category-3"))
+        rows.append((klass, group, (group, concept), _score(record[score], f"Record {number}: field {score!r}")))
 
     def within(kind: Callable[[tuple[str, str, tuple[str, str], float]], str]) -> dict[str, Accuracy]:
         names = sorted({kind(row) for row in rows})
@@ -153,6 +162,12 @@ def accuracy_report(records: Iterable[Mapping[str, object]], score: str = "score
 
     overall = _accuracy((row[2], row[3]) for row in rows)
     return Report(overall, within(lambda row: row[1]), within(lambda row: row[0]))
+
+
+def _score(value: object, what: str) -> float:
+    if not isinstance(value, SupportsFloat) or not 0 <= float(value) <= 1:
+        raise DataError(f"{what} is {value!r}; a score is a number from 0 (wrong) to 1 (right).")
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +186,8 @@ def mcnemar(first: Sequence[float], second: Sequence[float]) -> McNemar:
     """
     if len(first) != len(second):
         raise UsageError(f"Paired answers are needed: {len(first)} and {len(second)} were given.")
+    if any(math.isnan(value) for value in (*first, *second)):
+        raise UsageError("Paired answers hold NaN; count what was not answered as wrong (0), or leave the pair out.")
     a = sum(x > y for x, y in zip(first, second))
     b = sum(y > x for x, y in zip(first, second))
     if a + b == 0:

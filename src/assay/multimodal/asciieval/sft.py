@@ -30,14 +30,18 @@ def read_rows(data: Path) -> list[dict[str, Any]]:
     file = data / "sft.jsonl" if data.is_dir() else data
     rows = []
     for line, row in read_jsonl(file):
-        messages = row.get("messages") or []
+        messages = row.get("messages")
+        messages = messages if isinstance(messages, list) else []
         roles = [m.get("role") if isinstance(m, Mapping) else None for m in messages]
         if roles != ["user", "assistant"] or not isinstance(messages[1].get("content"), str):
             raise DataError(
                 f"{file}, line {line}: field 'messages' must hold a user's message and an assistant's text, not roles "
                 f"{roles}; make such data with: assay make asciieval tune."
             )
-        pictures = [(file.parent / name).resolve() for name in row.get("images", ())]
+        names = row.get("images") or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{file}, line {line}: field 'images' must be a list of file names, not {names!r:.80}.")
+        pictures = [(file.parent / name).resolve() for name in names]
         for picture in pictures:
             if not picture.is_relative_to(file.parent.resolve()) or not picture.is_file():
                 raise DataError(

@@ -1,6 +1,7 @@
 """ASCIITune: fine-tuning data in chat layout, from text, picture, both or a mode drawn for each item; with rationales.
 
-Published settings (`SETTINGS`) stand beside the data; training itself is any SFT trainer's work on the target alone.
+Published settings (`SETTINGS`) stand beside the data, in a layout that other SFT trainers read too; `training` trains
+on it.
 """
 
 from __future__ import annotations
