@@ -235,6 +235,12 @@ def test_outputs_of_others_may_be_plain_texts():
         ({"n": -1}, "n=-1 is below 0"),
         ({"context_condition": "ambig"}, "is for the data set bbq"),
         ({"custom": "/nowhere.jsonl"}, "does not exist"),
+        ({"custom": "/nowhere.jsonl", "expert_cost": -1}, "expert_cost=-1 is not a price"),
+        ({"expert_cost": 3}, "expert_cost is for problems of your own"),
+        ({"temperature": -0.5}, "temperature=-0.5 is below 0"),
+        ({"max_tokens": 0}, "max_tokens=0"),
+        ({"compare_seconds": 0}, "compare_seconds=0"),
+        ({"techniques": "math:pi"}, "'math:pi' is no function"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, message):

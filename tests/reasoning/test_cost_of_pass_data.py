@@ -131,6 +131,42 @@ def test_bad_rows_are_named(tmp_path, row, message):
         data.load("gsm8k", tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "message"),
+    [
+        ("custom", {"input": None, "target": "3"}, "line 1: .*field 'input' is empty"),
+        ("custom", {"input": "q", "target": None}, "line 1: .*field 'target' is empty"),
+        ("custom", {"input": {"a": 1}, "target": "3"}, "field 'input' is {'a': 1}, not a text or number"),
+        ("custom", {"input": "q", "target": True}, "field 'target' is True"),
+        ("gsm8k", {"question": "q", "answer": None}, "field 'answer' is empty"),
+        ("math500", {"problem": None, "answer": "1"}, "field 'problem' is empty"),
+        ("aime_2024", {"Problem": "p", "Answer": None}, "field 'answer' is empty"),
+        ("bbq", bbq(0, "ambig", -1), "field 'answer_label' is -1, not 0, 1 or 2"),
+        ("bbq", bbq(0, "ambig", 3), "field 'answer_label' is 3, not 0, 1 or 2"),
+        ("bbq", bbq(0, "ambig", 0) | {"ans2": None}, "field 'ans2' is empty"),
+        (
+            "gpqa_diamond",
+            {"Question": "q", "Correct Answer": "x", **{f"Incorrect Answer {i}": v for i, v in enumerate("yxz", 1)}},
+            "right answer stands among the wrong ones",
+        ),
+    ],
+)
+def test_nothing_is_asked_or_matched_that_a_row_does_not_say(tmp_path, name, row, message):
+    path = lines(tmp_path / f"{name}.jsonl", row)
+    one = data.custom_data_set("exact", "text", "mine") if name == "custom" else data.data_set(name)
+    with pytest.raises(DataError, match=message):
+        data.read_problems(one, path)
+
+
+def test_an_empty_field_of_a_table_is_no_answer(tmp_path):
+    (tmp_path / "own.csv").write_text("input,target\na,\nb,3\n", encoding="utf-8")
+    own = data.custom_data_set("exact", "text", "mine")
+    with pytest.raises(DataError, match=r"row 1: .*field 'target' is empty"):
+        data.read_problems(own, tmp_path / "own.csv")
+    (tmp_path / "own.csv").write_text("\ufeffinput,target\r\na,2\r\nb,3\r\n", encoding="utf-8")
+    assert [(p.question, p.target) for p in data.read_problems(own, tmp_path / "own.csv")] == [("a", "2"), ("b", "3")]
+
+
 def test_what_is_not_there_is_said_with_the_way_to_get_it(tmp_path):
     with pytest.raises(UsageError, match=r"'gsm8k' \(hf:openai/gsm8k .* put it as GSM8K.jsonl .* data=FOLDER"):
         data.load("gsm8k")

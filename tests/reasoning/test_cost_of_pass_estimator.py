@@ -263,11 +263,51 @@ def frame_with(**changes) -> pl.DataFrame:
         ({"correct": [None, 1.0]}, "missing in 1 records"),
         ({"correct": [1.5, 1.0]}, "is 1.5 at model 'm', problem 0"),
         ({"problem": [0, 0]}, "problem 0, run 0 more than once"),
+        ({"correct": ["1", "yes"]}, "Column 'correct' must hold numbers; record 2 of 2 has 'yes'"),
+        ({"cost": ["cheap", None]}, "Column 'cost' must hold numbers; record 1 of 2 has 'cheap'"),
+        ({"cost": [[0.1], [0.2]]}, "Column 'cost' must hold numbers"),
+        ({"problem": [None, None]}, "Column 'problem' is empty in 2 of 2 records, first in record 1"),
+        ({"problem": [0, None]}, "Column 'problem' is empty in 1 of 2 records, first in record 2"),
+        ({"model": ["m", None]}, "Column 'model' is empty in 1 of 2 records, first in record 2"),
     ],
 )
 def test_bad_records_are_named(changes, message):
     with pytest.raises(DataError, match=message):
         CostOfPass(frame_with(**changes))
+
+
+def test_numbers_written_as_text_are_read():
+    plain = frame_with(correct=[1.0, 1.0])
+    text = plain.with_columns(pl.col("cost", "correct").cast(pl.String))
+    assert CostOfPass(text, 1.0).frontier().value == CostOfPass(plain, 1.0).frontier().value
+    tokens = {"prompt_tokens": [2, 4], "completion_tokens": [1, 1], "usd_per_prompt_token": [0.1, 0.1]}
+    billed = plain.drop("cost").with_columns(
+        **{k: pl.Series(v) for k, v in tokens.items()}, usd_per_completion_token=0.2
+    )
+    words = billed.with_columns(pl.col(*tokens, "usd_per_completion_token").cast(pl.String))
+    assert CostOfPass(words, 1.0).frontier().value == pytest.approx((0.4 + 0.6) / 2)
+
+
+@pytest.mark.parametrize("cost", ["twenty", {"p": None, "q": 1.0}, {"p": "dear", "q": 1}, [Expert(2.0), "cheap"]])
+def test_a_cost_of_the_expert_that_is_no_number_is_named(cost):
+    with pytest.raises(DataError, match=r"expert's cost.* is .*USD a problem"):
+        CostOfPass(frame_with(problem=["p", "q"]), cost)
+
+
+def test_of_several_costs_the_cheapest_counts():
+    assert CostOfPass(frame_with(), [30, 20, Expert(18, 0.5)]).expert.tolist() == [20, 20]  # pyright: ignore
+
+
+def test_groups_without_models_and_odd_factors_are_refused():
+    cop = CostOfPass(frame_with(), 1.0)
+    with pytest.raises(DataError, match="There are no groups"):
+        cop.essentialness({})
+    with pytest.raises(DataError, match="Group 'none' names no model"):
+        cop.essentialness({"all": ["m"], "none": []})
+    with pytest.raises(UsageError, match="above 0; got nan"):
+        cop.expert_sensitivity([1, math.nan])
+    with pytest.raises(DataError, match="2024 of model 'm' is not a day"):
+        cop.progress({"m": 2024})  # pyright: ignore[reportArgumentType]
 
 
 def test_missing_columns_are_named():

@@ -139,11 +139,42 @@ def test_books_are_read_from_csv_json_and_toml(tmp_path):
         ({"model": "m", "input": 1, "output": 1, "currency": "EUR"}, "currency 'EUR' has no rate"),
         ({"model": "m", "input": 1, "output": 1, "day": "May"}, "day 'May' is not YYYY-MM-DD"),
         ({"model": "m", "input": -1, "output": 1}, "is not a price"),
+        ({"model": "m", "input": 1, "output": 1, "batch": -1}, "is not a price"),
+        ({"model": "m", "input": 1, "output": 1, "day": 5}, "day 5 is not a day"),
+        ({"model": "m", "input": 1, "output": 1, "tools": "search"}, "tools 'search' must map names to prices"),
+        ({"model": "m", "input": 1, "output": 1, "tools": {"search": "x"}}, "must map names to prices"),
     ],
 )
 def test_bad_rows_of_a_book_are_named(row, message):
     with pytest.raises(DataError, match=message):
         PriceBook.from_rows([row])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.json", b"{", "a.json cannot be read as a price book: "),
+        ("a.json", b"[1]", "a.json: no prices; expected a list of rows"),
+        ("a.json", b'"abc"', "a.json: no prices"),
+        ("a.toml", b"==", "a.toml cannot be read as a price book: "),
+        ("a.csv", b"", "a.csv: no prices"),
+        ("a.csv", b"model,input,output\nm\xe9,1,2\n", "a.csv cannot be read as a price book: 'utf-8'"),
+        ("a.csv", b"model,input,output\nm,1,2,3\n", "row 1: more values than the header has names"),
+    ],
+)
+def test_files_that_are_no_price_book_are_named(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        PriceBook.read(tmp_path / name)
+
+
+def test_price_files_of_other_systems_and_absent_ones(tmp_path):
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbfmodel,input,output\r\nm,1,2\r\n")
+    assert PriceBook.read(tmp_path / "a.csv").cost("m", 1_000_000, 1_000_000) == pytest.approx(3)
+    with pytest.raises(DataError, match=r"absent\.csv cannot be read"):
+        PriceBook.read(tmp_path / "absent.csv")
+    with pytest.raises(UsageError, match=r"\.csv, \.json or \.toml"):
+        PriceBook.read(tmp_path / "a.xlsx")
 
 
 def test_two_prices_of_one_day_are_refused():

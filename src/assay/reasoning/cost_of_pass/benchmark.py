@@ -243,6 +243,18 @@ class CostOfPassBenchmark(Benchmark):
     ) -> None:
         if n < 0:
             raise UsageError(f"Option n={n} is below 0; give the number of problems, 0 for all.")
+        if temperature is not None and not temperature >= 0:
+            raise UsageError(f"Option temperature={temperature} is below 0; 0 takes the likeliest token.")
+        if max_tokens is not None and max_tokens < 1:
+            raise UsageError(f"Option max_tokens={max_tokens} leaves no room for an answer; give 1 or more, or none.")
+        if not compare_seconds > 0:
+            raise UsageError(f"Option compare_seconds={compare_seconds} leaves no time to compare; give more than 0.")
+        if expert_cost is not None and custom is None:
+            raise UsageError(
+                "Option expert_cost is for problems of your own (custom=); analyses take expert_cost= for any run."
+            )
+        if expert_cost is not None and not 0 < expert_cost < float("inf"):
+            raise UsageError(f"Option expert_cost={expert_cost} is not a price; an expert costs more than 0 USD.")
         self.folder, self.wanted, self.n = data, tasks, n
         self.temperature, self.max_tokens, self.reading = temperature, max_tokens, reading
         self.context_condition = context_condition

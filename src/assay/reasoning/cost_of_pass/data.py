@@ -86,21 +86,38 @@ def digest(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
 
 
+def _text(row: Row, name: str) -> str:
+    """Field as text.
+
+    Raises
+    ------
+    KeyError
+        The row lacks it.
+    ValueError
+        It is neither a text nor a number: "None" or "[1, 2]" would be asked, or matched, in earnest.
+    """
+    value = row[name]
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)) or value != value:
+        raise ValueError(f"field {name!r} is {'empty' if value is None else repr(value)[:80]}, not a text or number")
+    return str(value)
+
+
 def _prepared(row: Row) -> tuple[str, str, str, dict[str, Any]]:
     """Row with input and target, as the published tasks prepare them."""
-    return str(row.get("id") or digest(str(row["input"]))), str(row["input"]), str(row["target"]), {}
+    question, target = _text(row, "input"), _text(row, "target")
+    return str(row.get("id") or digest(question)), question, target, {}
 
 
 def _addition(row: Row) -> tuple[str, str, str, dict[str, Any]]:
-    question = str(row["input"])
+    question = _text(row, "input")
     numbers = [word for word in question.replace("?", " ").split() if word.isdigit()]
-    return "+".join(numbers) or digest(question), question, str(row["target"]), {}
+    return "+".join(numbers) or digest(question), question, _text(row, "target"), {}
 
 
 def _gsm8k(row: Row) -> tuple[str, str, str, dict[str, Any]]:
     if "input" in row:
         return _prepared(row)
-    question, answer = str(row["question"]), str(row["answer"])
+    question, answer = _text(row, "question"), _text(row, "answer")
     return digest(question), question, answer.rpartition("####")[2].strip().lower(), {}
 
 
@@ -108,16 +125,16 @@ def _math500(row: Row) -> tuple[str, str, str, dict[str, Any]]:
     if "input" in row:
         return _prepared(row)
     groups = {name: row[name] for name in ("subject", "level") if row.get(name) is not None}
-    key = str(row.get("unique_id") or digest(str(row["problem"])))
-    return key, str(row["problem"]), str(row["answer"]), groups
+    question = _text(row, "problem")
+    return str(row.get("unique_id") or digest(question)), question, _text(row, "answer"), groups
 
 
 def _aime(row: Row) -> tuple[str, str, str, dict[str, Any]]:
     if "input" in row:
         return _prepared(row)
     lower = {key.lower(): value for key, value in row.items()}
-    question = str(lower["problem"])
-    return str(lower.get("id") or digest(question)), question, str(lower["answer"]), {}
+    question = _text(lower, "problem")
+    return str(lower.get("id") or digest(question)), question, _text(lower, "answer"), {}
 
 
 def _bbq(row: Row) -> tuple[str, str, str, dict[str, Any]]:
@@ -126,20 +143,25 @@ def _bbq(row: Row) -> tuple[str, str, str, dict[str, Any]]:
     if "input" in row:
         key, question, target, _ = _prepared(row)
         return key, question, target, groups
-    options = "\n".join(f"({letter}) {row[f'ans{i}']}" for i, letter in enumerate("abc"))
-    question = f"{row['context']} {row['question']}\n{options}"
+    options = "\n".join(f"({letter}) {_text(row, f'ans{i}')}" for i, letter in enumerate("abc"))
+    question = f"{_text(row, 'context')} {_text(row, 'question')}\n{options}"
     key = f"{row['category']}-{row['example_id']}" if "category" in row and "example_id" in row else digest(question)
     if row.get("category") is not None:
         groups["bias"] = row["category"]
-    return key, question, f"({'abc'[int(row['answer_label'])]})", groups
+    label = _text(row, "answer_label")
+    if label not in ("0", "1", "2"):
+        raise ValueError(f"field 'answer_label' is {label}, not 0, 1 or 2")
+    return key, question, f"({'abc'[int(label)]})", groups
 
 
 def _gpqa(row: Row) -> tuple[str, str, str, dict[str, Any]]:
     if "input" in row:
         return _prepared(row)
-    question = str(row["Question"]).strip()
-    right = str(row["Correct Answer"]).strip()
-    options = [right, *(str(row[f"Incorrect Answer {i}"]).strip() for i in (1, 2, 3))]
+    question = _text(row, "Question").strip()
+    right = _text(row, "Correct Answer").strip()
+    options = [right, *(_text(row, f"Incorrect Answer {i}").strip() for i in (1, 2, 3))]
+    if options.count(right) > 1:
+        raise ValueError("the right answer stands among the wrong ones too")
     # The source states the right answer first; an order by content is fair and the same everywhere.
     options.sort(key=lambda option: digest(f"{question}\n{option}"))
     shown = "\n".join(f"({letter}) {option}" for letter, option in zip("ABCD", options, strict=True))
@@ -308,7 +330,7 @@ def _problems(chosen: DataSet, found: Path) -> list[Problem]:
                 raise DataError(
                     f"{where}: field {error.args[0]!r} is missing for {chosen.name!r}; the row has {', '.join(row)}."
                 ) from None
-            except (ValueError, IndexError) as error:
+            except ValueError as error:
                 raise DataError(f"{where}: not a row of {chosen.name!r} ({error}).") from None
             for what, value in (("question", question), ("target", target)):
                 if not value.strip():

@@ -319,6 +319,8 @@ class CostOfPass:
         """
         expert = self._need_expert()
         members = self._groups(groups)
+        if not members:
+            raise DataError("There are no groups; give a mapping from name to models.")
         everything = float(frontier(self.values, expert).mean())
         without = self._without([index for _, index in members])
         left = np.minimum(without, expert).mean(axis=1)
@@ -367,7 +369,7 @@ class CostOfPass:
         best = frontier(self.values)
         rows = []
         for factor in factors:
-            if factor <= 0:
+            if not 0 < factor < float("inf"):
                 raise UsageError(f"A factor on the expert's cost must be above 0; got {factor}.")
             scaled = expert * factor
             rows.append(
@@ -426,6 +428,9 @@ class CostOfPass:
 
     def _groups(self, groups: Groups) -> list[tuple[str, np.ndarray]]:
         if not isinstance(groups, str):
+            empty = next((name for name, models in groups.items() if not models), None)
+            if empty is not None:
+                raise DataError(f"Group {empty!r} names no model; give each group its models.")
             return [(name, self._chosen(models)) for name, models in groups.items()]
         if groups not in ("family", "model", "technique", "strategy"):
             raise unknown_name("grouping", groups, ("family", "model", "technique", "strategy"))
@@ -465,4 +470,6 @@ class CostOfPass:
                 return date.fromisoformat(value[:10])
             except ValueError:
                 raise DataError(f"Release date {value!r} of model {row['model']!r} is not YYYY-MM-DD.") from None
+        if not isinstance(value, date):
+            raise DataError(f"Release date {value!r} of model {row['model']!r} is not a day; write YYYY-MM-DD.")
         return value.date() if isinstance(value, datetime) else value

@@ -9,10 +9,11 @@ from __future__ import annotations
 import csv
 import importlib.metadata
 import importlib.util
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -62,7 +63,7 @@ class Tariff:
     source: str = ""
 
     def __post_init__(self) -> None:
-        numbers = [self.request, self.hour, *self.tools.values()]
+        numbers = [self.request, self.hour, *self.tools.values(), *(() if self.batch is None else (self.batch,))]
         numbers += [x for rate in self.rates for x in (rate.prompt, rate.cached, rate.completion, rate.reasoning)]
         bad = [x for x in numbers if not 0 <= x < float("inf")]
         if bad:
@@ -341,20 +342,23 @@ class PriceBook:
 
     @classmethod
     def read(cls, path: str | Path, **options: Any) -> Self:
-        """Book from a file: CSV with a header, JSON (a list of rows) or TOML (``[[price]]``)."""
-        path = Path(path)
-        if path.suffix == ".csv":
-            with path.open(encoding="utf-8", newline="") as file:
-                rows = [{k: v for k, v in row.items() if v not in ("", None)} for row in csv.DictReader(file)]
-        elif path.suffix == ".json":
-            rows = json.loads(path.read_text(encoding="utf-8"))
-        elif path.suffix == ".toml":
-            import tomllib
+        """Book from a file: CSV with a header, JSON (a list of rows) or TOML (``[[price]]``).
 
-            rows = tomllib.loads(path.read_text(encoding="utf-8")).get("price", [])
-        else:
+        Raises
+        ------
+        UsageError
+            Another ending.
+        DataError
+            A file that cannot be read, or a row that is no price: with its number.
+        """
+        path = Path(path)
+        if path.suffix not in (".csv", ".json", ".toml"):
             raise UsageError(f"A price book is a .csv, .json or .toml file; got {path.name!r}.")
-        if not isinstance(rows, Sequence) or not rows:
+        try:
+            rows = _rows(path.suffix, path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path} cannot be read as a price book: {error}.") from None
+        if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
             raise DataError(f"{path}: no prices; expected a list of rows with model, input and output.")
         return cls.from_rows(rows, source=path.name, **options)
 
@@ -378,6 +382,17 @@ class PriceBook:
                 continue
             book.add(_litellm_tariff(model, row, day, source))
         return book
+
+
+def _rows(suffix: str, text: str) -> Any:
+    if suffix == ".csv":
+        table = csv.DictReader(io.StringIO(text, newline=""))
+        return [{k: v for k, v in row.items() if v not in ("", None)} for row in table]
+    if suffix == ".json":
+        return json.loads(text)
+    import tomllib
+
+    return tomllib.loads(text).get("price", [])
 
 
 def _litellm_tariff(model: str, row: Mapping[str, Any], day: date | None, source: str) -> Tariff:
@@ -421,6 +436,8 @@ _ROW = {
 def _tariff(row: Mapping[str, Any], line: int, currencies: Mapping[str, float], source: str) -> Tariff:
     where = f"{source or 'prices'}, row {line}"
     unknown = [name for name in row if name not in _ROW]
+    if unknown == [None]:
+        raise DataError(f"{where}: more values than the header has names.")
     if unknown:
         raise DataError(f"{where}: unknown field {unknown[0]!r}; fields are {', '.join(sorted(_ROW))}.")
     lacking = [name for name in ("model", "input", "output") if row.get(name) is None]
@@ -450,6 +467,11 @@ def _tariff(row: Mapping[str, Any], line: int, currencies: Mapping[str, float], 
             day = date.fromisoformat(day)
         except ValueError:
             raise DataError(f"{where}: day {day!r} is not YYYY-MM-DD.") from None
+    if isinstance(day, datetime) or not isinstance(day, date | None):
+        raise DataError(f"{where}: day {day!r} is not a day; write YYYY-MM-DD.")
+    tools = row.get("tools") or {}
+    if not isinstance(tools, Mapping) or not all(isinstance(cost, (int, float)) for cost in tools.values()):
+        raise DataError(f"{where}: tools {tools!r:.80} must map names to prices a use; write them in JSON or TOML.")
     tariff = Tariff.of(
         str(row["model"]),
         number("input", 0.0) or 0.0,
@@ -462,4 +484,4 @@ def _tariff(row: Mapping[str, Any], line: int, currencies: Mapping[str, float], 
         day=day,
         source=str(row.get("source", source)),
     )
-    return replace(tariff, tools={name: float(cost) * unit for name, cost in dict(row.get("tools", {})).items()})
+    return replace(tariff, tools={str(name): float(cost) * unit for name, cost in tools.items()})

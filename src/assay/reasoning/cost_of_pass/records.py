@@ -6,7 +6,7 @@ polars frame that says who tried what, at which cost, with which result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Literal
@@ -35,6 +35,7 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "output_price": ("usd_per_completion_token", "cost_per_completion_token"),
     "input_tokens": ("num_input_tokens", "input_tokens"),
 }
+NUMBERS = ("cost", "prompt_tokens", "completion_tokens", "input_price", "output_price", "input_tokens")
 TOKENS = ("prompt_tokens", "cached_tokens", "completion_tokens", "reasoning_tokens")
 
 
@@ -131,8 +132,9 @@ def normalise(
     Raises
     ------
     DataError
-        Several data sets; a column that is missing; incomplete records with ``errors="raise"``; a cost that is unknown
-        or negative; a score that is missing or outside [0, 1]; the same strategy, problem and run twice.
+        Several data sets; a column that is missing; a model, technique or problem without name; incomplete records with
+        ``errors="raise"``; a cost that is unknown, no number or negative; a score that is missing, no number or outside
+        [0, 1]; the same strategy, problem and run twice.
     """
     frame = as_polars(records)
     if frame.height == 0:
@@ -149,6 +151,9 @@ def normalise(
         raise DataError(f"Records name no model: a column model, model_name or system is needed; got {frame.columns}.")
     technique = _find(frame, "technique")
     problem = _problem_column(frame, by, technique)
+    for column in filter(None, (model, technique, problem)):
+        _named(frame, column)
+    frame = _numeric(frame, (score_column, *(_find(frame, what) for what in NUMBERS), "seconds", "extra_fees"))
     frame, complete = _completed(frame, errors)
     if prices is not None:
         frame = prices.apply(frame, on=on)
@@ -182,6 +187,35 @@ def normalise(
 
 def _find(frame: pl.DataFrame, what: str, but: str | None = None) -> str | None:
     return next((name for name in ALIASES[what] if name in frame.columns and name != but), None)
+
+
+def _named(frame: pl.DataFrame, column: str) -> None:
+    lost = frame.get_column(column).is_null().arg_true()
+    if len(lost):
+        raise DataError(
+            f"Column {column!r} is empty in {len(lost)} of {frame.height} records, first in record {lost[0] + 1}; fill "
+            "it or drop them."
+        )
+
+
+def _numeric(frame: pl.DataFrame, columns: Iterable[str | None]) -> pl.DataFrame:
+    """Frame with numbers that were written as text read as numbers."""
+    for column in columns:
+        if column is None or column not in frame.columns:
+            continue
+        values = frame.get_column(column)
+        if values.dtype.is_numeric() or values.dtype in (pl.Boolean, pl.Null):
+            continue
+        unread = pl.Series([None] * len(values), dtype=pl.Float64)
+        numbers = unread if values.dtype.is_nested() else values.cast(pl.String).cast(pl.Float64, strict=False)
+        bad = (numbers.is_null() & values.is_not_null()).arg_true()
+        if len(bad):
+            raise DataError(
+                f"Column {column!r} must hold numbers; record {bad[0] + 1} of {frame.height} has "
+                f"{values[bad[0]]!r:.80}."
+            )
+        frame = frame.with_columns(numbers.alias(column))
+    return frame
 
 
 def _one_task(frame: pl.DataFrame, task: str | None) -> pl.DataFrame:

@@ -181,7 +181,10 @@ def technique(name: str) -> Technique:
         import importlib
 
         try:
-            return getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
+            function: Technique = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
             raise UsageError(f"Technique {name!r} cannot be imported: {error}.") from None
+        if not callable(function):
+            raise UsageError(f"Technique {name!r} is no function; write async def f(problem, form, ask) -> Exchange.")
+        return function
     raise unknown_name("technique", name, TECHNIQUES, "majority_K takes any K.")

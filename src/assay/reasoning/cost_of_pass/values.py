@@ -44,7 +44,7 @@ class Expert:
         return self.cost / self.accuracy
 
 
-ExpertCost = float | Expert | Sequence[Expert] | Mapping[Any, float]
+ExpertCost = float | Expert | Sequence[float | Expert] | Mapping[Any, float]
 
 
 def cost_of_pass(costs: np.ndarray, rates: np.ndarray) -> np.ndarray:
@@ -97,6 +97,15 @@ def technique_gain(base: np.ndarray, technique: np.ndarray, expert: float | np.n
     return gain(float(without.mean()), float(np.minimum(without, frontier(technique)).mean()))
 
 
+def _expert(given: Any, where: str = "") -> Expert:
+    if isinstance(given, Expert):
+        return given
+    try:
+        return Expert(float(given))
+    except (TypeError, ValueError):
+        raise DataError(f"The expert's cost{where} is {given!r}; give USD a problem, a number above 0.") from None
+
+
 def expert_costs(given: ExpertCost | None, problems: Sequence[str]) -> tuple[np.ndarray | None, str]:
     """(P,) USD of the cheapest expert a problem, and a name; None where no expert is given."""
     if given is None:
@@ -106,10 +115,9 @@ def expert_costs(given: ExpertCost | None, problems: Sequence[str]) -> tuple[np.
         lacking = [problem for problem in problems if problem not in costs]
         if lacking:
             raise DataError(f"The expert's cost is missing for {len(lacking)} problems, first {lacking[0]!r}.")
-        return np.array([Expert(float(costs[problem])).cost for problem in problems]), "expert"
-    experts = (
-        [given] if isinstance(given, Expert) else list(given) if isinstance(given, Sequence) else [Expert(float(given))]
-    )
+        return np.array([_expert(costs[problem], f" on problem {problem!r}").cost for problem in problems]), "expert"
+    several: Any = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    experts = [_expert(cost) for cost in several]
     if not experts:
         raise DataError("The list of experts is empty; give at least one, or None.")
     cheapest = min(experts, key=lambda expert: expert.cost_of_pass)
