@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from assay.agents.gem.env import Env, EnvError, Step
+from assay.agents.gem.sandboxes import shared_sandbox
 from assay.core.errors import unknown_name
 from assay.systems.tools import Found, ToolResult, by_name, first_call
 from assay.systems.tools.background import BackgroundLoop
@@ -396,23 +397,12 @@ def _python_tool(env: Env, *, errors: Any = "all", **rewards: Any) -> ToolEnvWra
     from assay.systems.tools.python import PythonTool
 
     # One object an environment. The sandbox below is shared: its processes are apart, and a tool keeps the names.
-    tools = partial(_listed, PythonTool, sandbox=_python_sandbox(), seconds=TOOL_SECONDS, errors=errors)
+    tools = partial(_listed, PythonTool, sandbox=shared_sandbox("auto"), seconds=TOOL_SECONDS, errors=errors)
     return ToolEnvWrapper(env, tools, max_tool_uses=TOOL_USES, **rewards)
 
 
 def _listed(make: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
     return [make(*args, **kwargs)]
-
-
-@lru_cache(maxsize=1)
-def _python_sandbox() -> Any:
-    import atexit
-
-    from assay.sandbox import Limits, Sandbox
-
-    box = Sandbox(limits=Limits(cpu_seconds=TOOL_SECONDS, wall_seconds=TOOL_SECONDS))
-    atexit.register(box.close)
-    return box
 
 
 def _search_tool(env: Env, *, search: Index | str | None = None, **rewards: Any) -> ToolEnvWrapper:
