@@ -201,3 +201,10 @@ def test_candy_worth_counts_both_ends_of_a_swap() -> None:
     board = "0|  R  G  R\n1|  B  R  B\n2|  G  B  G"
     assert worth(board, "((0,1),(1,1))") == 3
     assert worth(board, "((0,0),(0,1))") == -1
+
+
+def test_it_keeps_the_rules_of_every_benchmark() -> None:
+    from assay.core.testing import check_benchmark
+
+    found = check_benchmark("lmgame", options={"games": "candy_crush"})
+    assert {result.outcome for result in found} == {"passed"}

@@ -302,6 +302,8 @@ def predictor(frame: pl.DataFrame, *, degree: int = 1) -> Table:
 
 def ranking(frame: pl.DataFrame, *, state: str = "true", resamples: int = 2000, seed: int = 0) -> list[Table]:
     """Models in order, and how sure it is: runs resampled; Bradley-Terry over pairs of runs within games."""
+    from scipy.stats import rankdata
+
     part = frame.filter(pl.col("harness") == state)
     games = list(part["game"].unique(maintain_order=True))
     played = part.group_by("model").agg(pl.col("game").n_unique())
@@ -310,10 +312,10 @@ def ranking(frame: pl.DataFrame, *, state: str = "true", resamples: int = 2000, 
         raise UsageError(f"A ranking needs two models that played all of {', '.join(games)} with harness={state}.")
     by = {k: p["reported"].to_numpy() for k, p in part.group_by(["model", "game"])}
     rng = np.random.default_rng(seed)
-    drawn = np.empty((resamples, len(names)))
-    for i in range(resamples):
-        table = [[float(rng.choice(by[m, g], len(by[m, g])).mean()) for m in names] for g in games]
-        drawn[i] = np.mean([scoring.rank(row) for row in table], axis=0)
+    drawn = np.zeros((resamples, len(names)))
+    for g in games:
+        means = [rng.choice(by[m, g], (resamples, len(by[m, g]))).mean(axis=1) for m in names]
+        drawn += rankdata(-np.stack(means, axis=1), axis=1) / len(games)
     mean = np.mean([scoring.rank([float(by[m, g].mean()) for m in names]) for g in games], axis=0)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     first = (drawn == drawn.min(axis=1, keepdims=True)).mean(axis=0)
