@@ -358,7 +358,7 @@ class _Broken:
         self.name = "broken"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("is_submission", "bind", "describe", "artifacts"):
+        if name.startswith("_") or name in ("is_submission", "bind", "describe", "artifacts", "refuses"):
             raise AttributeError(name)
         if not callable(getattr(self._like, name)):
             return getattr(self._like, name)
