@@ -34,7 +34,9 @@ def bisecting(messages, rng):
 
 def played(tmp_path, system, attempts=1, **options):
     engine = Engine(workers=1)
-    return core.run(Gem(**options), system, loading=LOADING, into=tmp_path / "run", attempts=attempts, engine=engine)
+    bench = Gem(**options)
+    bench.options = options  # as when it is loaded by name
+    return core.run(bench, system, loading=LOADING, into=tmp_path / "run", attempts=attempts, engine=engine)
 
 
 def score(run, name):
@@ -154,3 +156,24 @@ def test_bad_options_say_what_is_wrong():
         Gem(tools="hammer")
     with pytest.raises(UsageError, match="needs search="):
         Gem(tools="search")
+
+
+def test_tools_on_and_off_are_compared_on_the_same_episodes(tmp_path):
+    from assay.agents.gem.analyses import tools
+    from assay.core.results import Runs
+
+    def model(messages, rng):
+        # Only with the tool does it learn how to play; without, it says the same number again and again.
+        said = text_of(messages)
+        if "<python>" in said and "Result of python" not in said:
+            return "<python>print('bisect')</python>"
+        return bisecting(messages, rng) if "bisect" in said else "\\boxed{1}"
+
+    runs = [
+        played(tmp_path / name, ScriptedChatModel(model), envs=GUESS, episodes=4, tools=name) for name in ("", "python")
+    ]
+    frame = tools(Runs(runs)).frame
+    assert frame["with"].to_list() == [1.0]
+    assert frame["difference"][0] == 1.0 - frame["without"][0] > 0
+    assert frame["tool_calls"].to_list() == [1.0]
+    assert frame["n"].to_list() == [4]
