@@ -94,7 +94,7 @@ class Box:
             raise Lost(f"the sandbox did not start: {problem}") from None
         self._control = self._started.control
         try:
-            self._hear(self._control, launch.START_SECONDS)
+            self._kept: int = self._hear(self._control, launch.START_SECONDS)["kept"]
         except Lost:
             with contextlib.suppress(subprocess.TimeoutExpired):  # what it has to say comes last
                 self._started.process.wait(5)
@@ -177,7 +177,7 @@ class Box:
         return {
             "cpu_seconds": limits.cpu_seconds, "wall_seconds": limits.wall, "memory_mb": limits.memory_mb,
             "file_mb": limits.file_mb, "processes": limits.processes, "stack_mb": limits.stack_mb,
-            "neighbours": 6 * len(self.sources) + 4,  # of each: two, and of both a keeper and a process that waits
+            "neighbours": self._kept * len(self.sources) + 3,
         }  # fmt: skip
 
     def _exchange(

@@ -19,7 +19,6 @@ import resource
 import select
 import signal
 import socket
-import sys
 import time
 import warnings
 from contextlib import suppress
@@ -207,8 +206,10 @@ def main(argument: str) -> None:
     child.preload(options["paths"], options["modules"])
     gc.collect()
     gc.freeze()  # a collection in a fork would write to every page, and so copy it
-    send(channel, {"ready": True, "python": sys.version})
-    serve(Server(options["isolated"], options["library"]), channel)
+    server = Server(options["isolated"], options["library"])
+    # Processes of a Python program that is kept ready: itself, or two with a keeper and a process that waits each.
+    send(channel, {"ready": True, "kept": 1 if server.library is None else 6})
+    serve(server, channel)
 
 
 def _connected(options: dict[str, Any]) -> socket.socket:
