@@ -94,7 +94,7 @@ def test_reading_a_reply_never_fails(text):
 
 
 def test_shipped_kits_pass_the_linter():
-    problems = load_problems("own+quixbugs")
+    problems = load_problems("own")
     assert len([p for p in problems if p.platform == "own"]) >= 12
     assert [fault for p in problems for fault in lint(p.kit or Kit(p.pid))] == []
 
@@ -508,3 +508,26 @@ def test_examples_of_the_prompt_are_of_the_form_that_is_read():
     assert set(json.loads(filled.split("```json")[1].split("```")[0])) == {
         "input_validator", "needs_custom_output_judging_function", "output_judging_function",
     }  # fmt: skip
+
+
+def test_a_checkout_of_quixbugs_is_read_as_pairs_of_programs(tmp_path):
+    for folder, body in (("correct_python_programs", "x + 1"), ("python_programs", "x - 1")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "after.py").write_text(f'def after(x):\n    return {body}\n\n"""\nThe next number.\n"""\n')
+    (tmp_path / "json_testcases").mkdir()
+    (tmp_path / "json_testcases" / "after.json").write_text("[[1], 2]\n[3, 4]\n")
+    (problem,) = load_problems(f"quixbugs:{tmp_path}")
+    assert problem.title == "after"
+    assert "The next number." in problem.statement
+    assert [(c.input, c.output) for c in problem.examples] == [("[1]\n", "2\n"), ("[3]\n", "4\n")]
+    assert [p.correct for p in problem.programs] == [True, False]
+
+
+def test_what_is_no_quixbugs_is_refused_in_a_sentence(tmp_path):
+    with pytest.raises(UsageError, match="nothing at"):
+        load_problems(f"quixbugs:{tmp_path / 'none'}")
+    with pytest.raises(DataError, match="json_testcases"):
+        load_problems(f"quixbugs:{tmp_path}")
+    (tmp_path / "rows.json").write_text('[{"name": "f"}]')
+    with pytest.raises(DataError, match="program f"):
+        load_problems(f"quixbugs:{tmp_path / 'rows.json'}")

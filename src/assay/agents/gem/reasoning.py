@@ -90,4 +90,7 @@ class _Entries(Sequence[Mapping[str, Any]]):
         return len(self._dataset)
 
     def __getitem__(self, at: Any) -> Any:
-        return self._dataset[at]
+        # Data sets make an entry for any number; only an IndexError ends a loop over a sequence.
+        if not -len(self) <= at < len(self):
+            raise IndexError(at)
+        return self._dataset[at % len(self)]

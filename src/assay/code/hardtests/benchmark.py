@@ -45,11 +45,10 @@ class _Problems:
         from assay.code.hardtests.data import SHIPPED
 
         if all(part in SHIPPED for part in self.source.split("+")):
-            quix = "quixbugs" in self.source
             return {
-                "kind": "published sample" if self.source == "quixbugs" else "stand-in",
-                "source": f"shipped problems: {self.source}" + (" (QuixBugs, MIT)" if quix else ""),
-                "licence": "MIT" if quix else "Apache-2.0",
+                "kind": "stand-in",
+                "source": f"shipped problems: {self.source}",
+                "licence": "Apache-2.0",
                 "instead_of": "sigcp/hardtests_problems",
             }
         return {"kind": "real", "source": self.source, "licence": "as stated by the source"}
@@ -122,7 +121,8 @@ class HardTests(Benchmark):
     Parameters
     ----------
     data
-        Problems: ``own``, ``mini``, ``quixbugs``, joined by ``+``; a file in the published layout; ``hf:ORG/NAME``.
+        Problems: ``own``, ``mini``, ``quixbugs:PATH``, a file in the published layout, ``hf:ORG/NAME``; or several,
+        joined by ``+``.
     programs
         File of labelled programs (pid, code, language, correct, source), for problems that bring none.
     kits

@@ -18,7 +18,7 @@ from assay.code.hardtests.problem import Case, Labelled, Problem, Solution
 from assay.code.hardtests.suite import TestSuite
 from assay.core.errors import DataError, UsageError, unknown_name
 
-SHIPPED = ("own", "mini", "quixbugs")
+SHIPPED = ("own", "mini")
 MINI = ("even_split", "double_or_triple", "adjacent_pairs", "best_block")
 """The four problems of the mini bench, whose 20 programs have a known truth and known verdicts of their examples."""
 _WRAPPER = """
@@ -44,9 +44,10 @@ def load_problems(data: str = "own") -> list[Problem]:
     Parameters
     ----------
     data
-        ``own`` (14 problems, programs labelled and kits written by hand), ``mini`` (4 of them), ``quixbugs`` (16 pairs
-        of programs, turned to standard input), several joined by ``+``; a file or folder in the published layout
-        (parquet, JSON lines, JSON); ``hf:sigcp/hardtests_problems``.
+        ``own`` (14 problems, programs labelled and kits written by hand), ``mini`` (4 of them); ``quixbugs:PATH``
+        (pairs of programs, turned to standard input: a checkout of QuixBugs, or a JSON file of rows ``name``,
+        ``tests``, ``correct_program``, ``buggy_program``); a file or folder in the published layout
+        (parquet, JSON lines, JSON); ``hf:sigcp/hardtests_problems``; several joined by ``+``.
 
     Raises
     ------
@@ -59,8 +60,8 @@ def load_problems(data: str = "own") -> list[Problem]:
         return list(own_problems())
     if data == "mini":
         return [problem for problem in own_problems() if problem.pid in MINI]
-    if data == "quixbugs":
-        return list(quixbugs_problems())
+    if data.startswith("quixbugs:"):
+        return quixbugs_problems(Path(data.removeprefix("quixbugs:")).expanduser())
     path = Path(data).expanduser()
     if data.startswith("hf:"):
         from assay.core.datasets import hub
@@ -138,15 +139,51 @@ def hand_kit(pid: str, row: Mapping[str, Any]) -> Kit:
     )
 
 
-@cache
-def quixbugs_problems() -> tuple[Problem, ...]:
-    """QuixBugs functions as programs that read a line of JSON, the arguments, and print the result as JSON."""
-    folder = files("assay.code.hardtests") / "quixbugs"
-    kits = tomllib.loads((folder / "kits.toml").read_text("utf-8"))
-    return tuple(
-        quixbugs_problem(row, kits.get(row["name"], {}))
-        for row in json.loads((folder / "programs.json").read_text("utf-8"))
-    )
+def quixbugs_problems(path: Path) -> list[Problem]:
+    """QuixBugs functions as programs that read a line of JSON, the arguments, and print the result as JSON.
+
+    Raises
+    ------
+    UsageError
+        There is nothing at ``path``.
+    DataError
+        Neither a checkout nor a file of rows; a row that lacks a field or does not parse.
+    """
+    kits = tomllib.loads((files("assay.code.hardtests") / "quixbugs_kits.toml").read_text("utf-8"))
+    found = []
+    for row in _quixbugs_rows(path):
+        try:
+            found.append(quixbugs_problem(row, kits.get(row["name"], {})))
+        except (KeyError, TypeError, ValueError, SyntaxError) as error:
+            name = row.get("name", "without a name") if isinstance(row, Mapping) else row
+            raise DataError(f"{path}: program {name}: {type(error).__name__}: {error}.") from None
+    return found
+
+
+def _quixbugs_rows(path: Path) -> list[Any]:
+    """Rows of a file, or of the programs of a checkout whose tests are JSON."""
+    if not path.exists():
+        raise UsageError(f"There is nothing at {path}; give a checkout of QuixBugs or a JSON file of its programs.")
+    if path.is_file():
+        try:
+            rows = json.loads(path.read_text("utf-8"))
+        except ValueError as error:
+            raise DataError(f"{path} is not JSON ({error}).") from None
+        if not isinstance(rows, list):
+            raise DataError(f"{path} holds no list of programs.")
+        return rows
+    tests = sorted((path / "json_testcases").glob("*.json"))
+    if not tests:
+        raise DataError(f"{path} is no checkout of QuixBugs: it has no json_testcases/*.json.")
+    rows = []
+    for file in tests:
+        row: dict[str, Any] = {"name": file.stem}
+        for kind, folder in (("correct_program", "correct_python_programs"), ("buggy_program", "python_programs")):
+            row[kind] = (path / folder / f"{file.stem}.py").read_text("utf-8")
+        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
+        row["tests"] = [[given if isinstance(given, list) else [given], wanted] for given, wanted in lines]
+        rows.append(row)
+    return rows
 
 
 def quixbugs_problem(row: Mapping[str, Any], kit: Mapping[str, Any]) -> Problem:

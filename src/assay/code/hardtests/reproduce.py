@@ -23,7 +23,7 @@ _LEVELS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def reproduce(out: Path, *, data: str = "mini+quixbugs", quota: int = 10, seed: int = 0, seeds: int = 10) -> None:
+def reproduce(out: Path, *, data: str = "own", quota: int = 10, seed: int = 0, seeds: int = 10) -> None:
     """Precision and recall of weak to full suites, rejection sampling, and a policy trained by either reward.
 
     Parameters

@@ -151,7 +151,9 @@ def fold(metric: Metric, frame: pl.DataFrame, rule: Resample) -> Folded | None:
             reason = f"the sum of {terms.denominator!r} is 0"
     stratum, weight = _strata(frame, over)
     binary = terms.denominator is None and not terms.summed and bool(np.all((score == 0) | (score == 1)))
-    in_unit = metric.bounds == (0, 1) and terms.denominator is None and not terms.summed
+    # A part of a whole in every record (right ones of all, accepted ones of all) is a share, and so is their ratio.
+    share = terms.denominator is not None and bool(np.all((score >= 0) & (score <= denominator)))
+    in_unit = not terms.summed and (share or (metric.bounds == (0, 1) and terms.denominator is None))
     linear = Linear(
         score,
         denominator,

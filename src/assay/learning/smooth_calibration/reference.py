@@ -15,9 +15,13 @@ from assay.learning.smooth_calibration.inputs import expit, logits, paired, prob
 
 
 def smooth_ce_lp(
-    y_true: ArrayLike, values: ArrayLike, *, logit: bool = False, sample_weight: ArrayLike | None = None
-) -> float:
-    """`smooth_ce` (or `smooth_ce_logit`) as a linear programme over the distinct predictions: slow, for comparison."""
+    y_true: ArrayLike, values: ArrayLike, *, logit: bool = False, sample_weight: ArrayLike | None = None,
+    tolerance: float = 1e-10,
+) -> float:  # fmt: skip
+    """`smooth_ce` (or `smooth_ce_logit`) as a linear programme over the distinct predictions: slow, for comparison.
+
+    ``tolerance`` is HiGHS's feasibility tolerance; its own default, 1e-7, is slower here and leaves errors of that size.
+    """
     y, u = paired(y_true, values, logits if logit else probabilities)
     residual = (y - (expit(u) if logit else u)) * weights(sample_weight, len(y))
     points, index = np.unique(u, return_inverse=True)
@@ -29,7 +33,7 @@ def smooth_ce_lp(
     steps = eye_array(m - 1, m, k=1) - eye_array(m - 1, m)
     found = linprog(
         -w, A_ub=vstack([steps, -steps]).tocsr(), b_ub=np.concatenate([slack, slack]), bounds=(-1, 1),
-        method="highs", options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        method="highs", options={"primal_feasibility_tolerance": tolerance, "dual_feasibility_tolerance": tolerance},
     )  # fmt: skip
     return -float(_solved(found).fun)
 
