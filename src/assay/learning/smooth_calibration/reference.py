@@ -20,7 +20,7 @@ def smooth_ce_lp(
 ) -> float:  # fmt: skip
     """`smooth_ce` (or `smooth_ce_logit`) as a linear programme over the distinct predictions: slow, for comparison.
 
-    ``tolerance`` is HiGHS's feasibility tolerance; its own default, 1e-7, is slower here and leaves errors of that size.
+    ``tolerance`` is HiGHS's feasibility tolerance; its own default, 1e-7, is slower and leaves errors of that size.
     """
     y, u = paired(y_true, values, logits if logit else probabilities)
     residual = (y - (expit(u) if logit else u)) * weights(sample_weight, len(y))
