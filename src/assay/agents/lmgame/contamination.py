@@ -62,7 +62,8 @@ def kendall(order: Sequence[int], truth: Sequence[int]) -> float:
     if sorted(order) != sorted(truth) or len(order) < 2:
         raise DataError(f"{list(order)} and {list(truth)} are no two orders of the same two or more things.")
     places = {thing: i for i, thing in enumerate(order)}
-    return float(kendalltau(range(len(truth)), [places[thing] for thing in truth]).statistic)
+    tau: Any = kendalltau(range(len(truth)), [places[thing] for thing in truth])
+    return float(tau.statistic)
 
 
 def read_order(reply: str, k: int) -> list[int] | None:

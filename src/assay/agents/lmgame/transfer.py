@@ -204,19 +204,20 @@ def train(levels: Sequence[Level], settings: Training | None = None, *, seed: in
 def _network(hidden: int, generator: Any) -> Any:
     import torch
 
+    last = torch.nn.Linear(hidden, 5)
     net = torch.nn.Sequential(
         torch.nn.Linear(3 * (2 * RADIUS + 1) ** 2, hidden),
         torch.nn.Tanh(),
         torch.nn.Linear(hidden, hidden),
         torch.nn.Tanh(),
-        torch.nn.Linear(hidden, 5),
+        last,
     )
     for layer in net:
         if isinstance(layer, torch.nn.Linear):
             torch.nn.init.orthogonal_(layer.weight, generator=generator)
             torch.nn.init.zeros_(layer.bias)
     with torch.no_grad():
-        net[-1].weight.mul_(0.01)
+        last.weight.mul_(0.01)
     return net
 
 
