@@ -64,14 +64,21 @@ def test_closing_leaves_no_process_even_under_a_program_that_ignores_everything(
     import threading
     import time
 
+    # Boxes that other tests of this process share stay open.
+    before = _boxes()
     with Sandbox("bubblewrap", boxes=1) as box:
         held = box.python("import time; print(1)\nwhile True: time.sleep(1)")
+        assert _boxes() - before
         thread = threading.Thread(target=held.run, kwargs={"limits": Limits(wall_seconds=1)})
         thread.start()
         time.sleep(0.2)
     thread.join(20)
     assert not thread.is_alive()
-    assert subprocess.run(["pgrep", "-P", str(os.getpid()), "bwrap"], capture_output=True).stdout == b""
+    assert _boxes() == before
+
+
+def _boxes() -> set[bytes]:
+    return set(subprocess.run(["pgrep", "-P", str(os.getpid()), "bwrap"], capture_output=True).stdout.split())
 
 
 def test_a_process_that_is_killed_takes_its_boxes_along(tmp_path):

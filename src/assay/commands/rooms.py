@@ -15,7 +15,7 @@ from assay.cli import COULD_NOT_RUN, DONE, GATE_FAILED, pairs
 from assay.commands.output import out, print_json
 from assay.core.benchmark import Metric, Task
 from assay.core.errors import AssayError
-from assay.core.registry import benchmark_class, benchmark_entries, signature_options
+from assay.core.registry import benchmark_class, benchmark_entries, benchmark_facts, signature_options
 
 
 def list_(arguments: Any) -> int:
@@ -24,10 +24,8 @@ def list_(arguments: Any) -> int:
     entries = benchmark_entries()
     for name, entry in entries.items():
         try:
-            cls = benchmark_class(name, entries)
-            rows.append(
-                {"name": name, "title": cls.title, "lacks": missing_packages(cls.extras), "package": _package(entry)}
-            )
+            title, extras = benchmark_facts(name, entries)
+            rows.append({"name": name, "title": title, "lacks": missing_packages(extras), "package": _package(entry)})
         except AssayError as error:
             rows.append({"name": name, "title": str(error), "lacks": [], "package": _package(entry)})
     if arguments.json:
