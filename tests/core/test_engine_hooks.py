@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -64,7 +63,7 @@ HOOKS = {
     "plain worker trials": ("toy", "method:doubler?pause=0.05", {}, 6),
     "judge with a micro ratio": ("toy_judged", "method:doubler", {"pause": 0.3, "n": 90}, 20),
     "two protocols on the same items, batches with curves": ("toy_items", "method:modulo", {}, 1),
-    "live shared state with four attempts": ("toy_live", "method:doubler?pause=0.2", {}, 4),
+    "live shared state with four attempts": ("toy_live", "method:doubler", {"pause": 0.15}, 4),
 }
 
 
@@ -73,7 +72,7 @@ def test_a_run_killed_halfway_resumes_to_the_records_of_an_unbroken_run(hook, tm
     benchmark, system, options, lines = HOOKS[hook]
     whole = toy_run(
         benchmark,
-        re.sub("pause=[0-9.]+", "pause=0.0", system),
+        system.replace("pause=0.05", "pause=0.0"),
         options={k: v for k, v in options.items() if k != "pause"},
     )
     folder = tmp_path / "broken"

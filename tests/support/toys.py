@@ -244,8 +244,8 @@ class LiveState(Task):
     system = Answerer
     attempts = 4
 
-    def __init__(self, log: str) -> None:
-        self.log = log
+    def __init__(self, log: str, pause: float = 0.0) -> None:
+        self.log, self.pause = log, pause
 
     def samples(self):
         return [Sample(f"l{i}", i, 1) for i in range(6)]
@@ -265,7 +265,8 @@ class LiveState(Task):
 
     async def trial(self, system, sample, ctx):
         ctx.state["served"] += 1
-        await asyncio.sleep(0.02)
+        # With a pause trials end one after the other, so that a run can be killed between them.
+        await asyncio.sleep(0.02 + self.pause * (6 * ctx.attempt + sample.input))
         value = await ctx.compute(slow_square, system.answer(sample.input) // 2, timeout=5.0)
         right = (value + ctx.attempt) % 2 == 0
         return Outcome({"success": float(right)}, groups={"end": "done"})
@@ -282,11 +283,11 @@ class Live(Benchmark):
     name, title = "toy_live", "A live world"
     metrics = (mean("success", name="pass@1", headline=True),)
 
-    def __init__(self, log: str = "") -> None:
-        self.log = log
+    def __init__(self, log: str = "", pause: float = 0.0) -> None:
+        self.log, self.pause = log, pause
 
     def tasks(self):
-        return [LiveState(self.log)]
+        return [LiveState(self.log, self.pause)]
 
     def methods(self):
         return {"doubler": Doubler}
