@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-import gem  # type: ignore[import-not-found]
+import gem
 
 
 def plain(value: Any) -> Any:

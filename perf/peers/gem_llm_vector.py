@@ -7,7 +7,7 @@ import sys
 import time
 from typing import Any
 
-import gem  # type: ignore[import-not-found]
+import gem
 from gem.core import Env  # type: ignore[import-not-found]
 from gem.vector.async_vector_env import AsyncVectorEnv  # type: ignore[import-not-found]
 from gem.vector.sync_vector_env import SyncVectorEnv  # type: ignore[import-not-found]

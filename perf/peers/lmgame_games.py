@@ -70,7 +70,7 @@ def candy(effective: bool) -> tuple[float, float]:
     # The board's own time apart: the environment looks for effective moves once more after each move.
     inner = env.board.move
 
-    def timed(*swap):  # type: ignore[no-untyped-def]
+    def timed(*swap):
         nonlocal spent
         start = time.process_time()
         result = inner(*swap)

@@ -53,7 +53,7 @@ def main(url: str, folder: str, count: int, warm_up: int, connections: int) -> N
                 "max_retries": 3,
                 "tokenized_requests": False,
             },
-            tasks=[task],  # type: ignore[list-item]
+            tasks=[task],
             task_manager=manager,
             apply_chat_template=True,
         )

@@ -71,7 +71,7 @@ class Moments(NamedTuple):
         """Population standard deviation."""
         return max(self.squares / self.n - self.mean**2, 0.0) ** 0.5 if self.n else 0.0
 
-    def __add__(self, other: Moments) -> Moments:  # type: ignore[override]
+    def __add__(self, other: Moments) -> Moments:
         return Moments(self.n + other.n, self.total + other.total, self.squares + other.squares)
 
 

@@ -62,7 +62,7 @@ class TextEnv(gymnasium.Env[Any, str]):
         self._running, self._shown = not (terminated or truncated), observation
         return self._out(observation), float(reward), bool(terminated), bool(truncated), info
 
-    def render(self) -> str:  # type: ignore[override]
+    def render(self) -> str:
         """The last observation's text."""
         return text_of(self._shown)
 

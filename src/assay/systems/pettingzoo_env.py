@@ -46,7 +46,7 @@ class _Shared:
         return {a: bool(truncated.get(a)) or (over and not terminated.get(a)) for a in agents}
 
 
-class TextAEC(_Shared, AECEnv):  # type: ignore[misc]
+class TextAEC(_Shared, AECEnv):
     """Agents act one after the other; see `assay.systems.environment.to_pettingzoo`."""
 
     metadata = {"name": "assay_text", "is_parallelizable": False, "render_modes": []}
@@ -112,7 +112,7 @@ class TextAEC(_Shared, AECEnv):  # type: ignore[misc]
         _close(self.source)
 
 
-class TextParallel(_Shared, ParallelEnv):  # type: ignore[misc]
+class TextParallel(_Shared, ParallelEnv):
     """All agents act at once; see `assay.systems.environment.to_pettingzoo`."""
 
     metadata = {"name": "assay_text", "render_modes": []}
@@ -132,7 +132,7 @@ class TextParallel(_Shared, ParallelEnv):  # type: ignore[misc]
         self._see(observations)
         return dict(self._seen), {agent: dict(infos.get(agent, {})) for agent in self.agents}
 
-    def step(self, actions: Mapping[str, str]) -> tuple[dict[str, Any], ...]:  # type: ignore[override]
+    def step(self, actions: Mapping[str, str]) -> tuple[dict[str, Any], ...]:
         """Act; the actions of agents whose turn it is not are ignored."""
         acting = list(self.source.acting)
         taken = {agent: actions[agent] for agent in acting if agent in actions}

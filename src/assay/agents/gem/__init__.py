@@ -38,7 +38,7 @@ _HOMES = {
     "register": "registry",
 }
 
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -136,7 +136,7 @@ def algorithms(runs: Runs, *, metric: str = "final_return") -> Table:
             }  # fmt: skip
             if label != best and len(both) > 1 and any(x != y for x, y in both):
                 result = ttest_rel([x for x, _ in both], [y for _, y in both])
-                row["p"] = float(result.pvalue)  # type: ignore[attr-defined]
+                row["p"] = float(result.pvalue)
                 tested.append(row)
             rows.append(row)
     for row, p in zip(tested, holm([row["p"] for row in tested])):

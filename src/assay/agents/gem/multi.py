@@ -106,7 +106,7 @@ class MultiAgentEnv(Env, ABC):
         self._phase = "running"
         return {agent: self._observe(agent) for agent in self.agents}, {agent: {} for agent in self.agents}
 
-    def step(  # type: ignore[override]
+    def step(
         self, actions: Mapping[str, str]
     ) -> tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
         """Take the actions of those who act: observations, rewards, terminated, truncated and infos by agent.

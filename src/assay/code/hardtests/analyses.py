@@ -66,7 +66,7 @@ def quality(runs: Runs, by: str | None = None) -> Table:
     for run in runs:
         frame = _programs(run)
         for value, part in [("all", frame)] if by is None else frame.group_by(by, maintain_order=True):
-            found = Confusion.of(part.select("accepted_program", "correct").iter_rows())  # type: ignore
+            found = Confusion.of(part.select("accepted_program", "correct").iter_rows())
             label = value if by is None else value[0]
             if by == "difficulty" and isinstance(label, int) and label >= 4:
                 label = 4
@@ -114,7 +114,7 @@ def ladder(runs: Runs) -> Table:
         there = [k for k in KINDS if k in set(frame["generator"])]
         for step in range(1, len(there) + 1):
             part = accepted_by(frame, tuple(there[:step]))
-            found = Confusion.of(part.select("accepted", "correct").iter_rows())  # type: ignore
+            found = Confusion.of(part.select("accepted", "correct").iter_rows())
             tests = frame.filter(pl.col("generator").is_in(there[:step])).select("sample", "attempt", "test").n_unique()
             rows.append(
                 {"system": run.system, "generators": " + ".join(there[:step]), "tests": tests, **_quality(found)}
@@ -245,7 +245,7 @@ def confidence(runs: Runs, prior: float = 0.3) -> Table:
         raise UsageError(f"Option prior={prior} is a share of programs, in [0, 1].")
     rows = []
     for run in runs:
-        found = Confusion.of(_programs(run).select("accepted_program", "correct").iter_rows())  # type: ignore
+        found = Confusion.of(_programs(run).select("accepted_program", "correct").iter_rows())
         rows.append(
             {"system": run.system, "prior": prior, "posterior": posterior_correct(prior, found), **_quality(found)}
         )

@@ -114,7 +114,7 @@ def folder(path: Path | str, *, kind: Kind = "real", source: str = "", licence: 
         raise DataError(f"Data folder {path} is empty.")
     if path.is_dir() and (path / MANIFEST).is_file():
         manifest = read_manifest(path)
-        known: Kind = manifest.kind if manifest.kind in ("real", "stand-in", "published sample") else "generated"  # type: ignore[assignment]
+        known: Kind = manifest.kind if manifest.kind in ("real", "stand-in", "published sample") else "generated"
         return Data(known, manifest.source, manifest.licence, manifest.fingerprint, path)
     return Data(kind, source or path.name, licence, fingerprint(path), path)
 

@@ -26,7 +26,7 @@ _HOMES = {
     **{cls: f"estimators.{module}" for module, cls, _ in CLASSES.values()},
 }
 
-__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

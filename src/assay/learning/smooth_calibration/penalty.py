@@ -47,4 +47,4 @@ def smooth_ce_penalty(preds: torch.Tensor, target: torch.Tensor, *, logit: bool 
     Tensor
         A scalar.
     """
-    return _Error.apply(preds, target, logit)  # pyright: ignore[reportReturnType]
+    return _Error.apply(preds, target, logit)

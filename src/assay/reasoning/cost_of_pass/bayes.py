@@ -64,7 +64,7 @@ def beta_posterior(
     if prior == "empirical":
         fitted = np.array([fit_prior(s, n) for s, n in zip(successes, attempts, strict=True)])
         a0, b0 = fitted[:, :1], fitted[:, 1:]
-    elif min(prior) <= 0:  # pyright: ignore[reportArgumentType]
+    elif min(prior) <= 0:
         raise UsageError(f"A Beta prior has two parameters above 0; got {prior}.")
     else:
         a0, b0 = prior

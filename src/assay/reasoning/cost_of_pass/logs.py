@@ -90,7 +90,7 @@ def _inspect_score(scores: Mapping[str, Any], scorer: str | None, where: str) ->
         if found is not None:
             return found
     try:
-        number = float(value)  # pyright: ignore[reportArgumentType]
+        number = float(value)
     except (TypeError, ValueError):
         raise DataError(
             f"{where}: value {value!r} of scorer {name!r} is no number; choose another with scorer=."

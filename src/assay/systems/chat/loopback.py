@@ -50,7 +50,7 @@ def fault(text: str) -> Fault:
         return Fault("status", int(head), rest or None)
     if head not in KINDS:
         raise ValueError(f"there is no fault {text!r}; there are: an HTTP status, {', '.join(KINDS)}")
-    return Fault(head)  # type: ignore[arg-type]
+    return Fault(head)
 
 
 class LoopbackServer:

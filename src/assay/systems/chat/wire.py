@@ -164,7 +164,7 @@ def _choice(choice: _Choice) -> Choice:
     elif content is None:
         text, thought = "", None
     else:
-        text, thought = _parts(content)  # type: ignore[arg-type]
+        text, thought = _parts(content)
     given = message.reasoning_content or message.reasoning
     if given:
         given = given if isinstance(given, str) else msgspec.json.encode(given).decode()

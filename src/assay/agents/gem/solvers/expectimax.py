@@ -17,7 +17,7 @@ def _push(board: Board, direction: str) -> Board:
     push = slide_left if direction in ("left", "up") else slide_right
     if direction in ("left", "right"):
         return tuple(push(row) for row in board)
-    return tuple(zip(*[push(column) for column in zip(*board)]))  # type: ignore[arg-type]
+    return tuple(zip(*[push(column) for column in zip(*board)]))
 
 
 # Large tiles in one corner and falling along a snake: merges come in chains.

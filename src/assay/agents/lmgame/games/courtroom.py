@@ -391,5 +391,5 @@ class Courtroom(Engine):
         for key in ("index", "furthest", "lives", "chosen", "selected", "record_open", "finished"):
             setattr(self, key, state[key])
         self.evidence, self.flags, self.history = list(state["evidence"]), list(state["flags"]), list(state["history"])
-        self.page = tuple(state["page"]) if state["page"] else None  # type: ignore[assignment]
+        self.page = tuple(state["page"]) if state["page"] else None
         self.frames = [[list(path), index] for path, index in state["frames"]]

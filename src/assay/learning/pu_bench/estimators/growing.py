@@ -15,7 +15,7 @@ except ImportError:
 
 
 @njit(cache=True)
-def impurity(labelled, unlabelled, n_labelled, n_unlabelled, prior, logistic, upu):  # type: ignore[no-untyped-def]
+def impurity(labelled, unlabelled, n_labelled, n_unlabelled, prior, logistic, upu):
     """Impurity of a node from its counts."""
     w_p = prior * labelled / n_labelled
     total = unlabelled / n_unlabelled
@@ -36,7 +36,7 @@ def impurity(labelled, unlabelled, n_labelled, n_unlabelled, prior, logistic, up
 
 
 @njit(cache=True)
-def _next(state):  # type: ignore[no-untyped-def]
+def _next(state):
     """SplitMix64: a generator of its own, handed on; numba's global one stays as it was."""
     state[0] += np.uint64(0x9E3779B97F4A7C15)
     z = state[0]
@@ -47,7 +47,7 @@ def _next(state):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def cut_range(column, rows, start, stop):  # type: ignore[no-untyped-def]
+def cut_range(column, rows, start, stop):
     """(low, high) of a random cut: between the two smallest and the two largest distinct values; equal = constant."""
     a = math.inf
     b = math.inf
@@ -71,7 +71,7 @@ def cut_range(column, rows, start, stop):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True)
-def grow(x, labelled, prior, max_depth, min_leaf, tried, logistic, upu, seed):  # type: ignore[no-untyped-def]
+def grow(x, labelled, prior, max_depth, min_leaf, tried, logistic, upu, seed):
     """One tree: (feature, cut, left, right, vote, value); feature -1 is a leaf, rows at or below the cut go left."""
     n, width = x.shape
     state = np.empty(1, np.uint64)
@@ -171,7 +171,7 @@ LANES = 16
 
 
 @njit(cache=True)
-def descend(x, width, starts, feature, cut, left, vote, value):  # type: ignore[no-untyped-def]
+def descend(x, width, starts, feature, cut, left, vote, value):
     """(n, 2): votes for positive and the sum of leaf values over trees.
 
     ``x`` is flat, row after row. A leaf leads to itself, and a right child follows its left one: a step down is then
@@ -204,7 +204,7 @@ def descend(x, width, starts, feature, cut, left, vote, value):  # type: ignore[
     return out
 
 
-def flattened(trees):  # type: ignore[no-untyped-def]
+def flattened(trees):
     """Trees of `grow` one after the other, as `descend` takes them: (starts, feature, cut, left, vote, value)."""
     starts = np.cumsum([0, *(len(tree[0]) for tree in trees)])
     feature, cut, left, _, vote, value = (np.concatenate([tree[part] for tree in trees]) for part in range(6))

@@ -121,6 +121,6 @@ class PUETClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False  # type: ignore[union-attr]
-        tags.classifier_tags.poor_score = True  # type: ignore[union-attr]
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
         return tags
