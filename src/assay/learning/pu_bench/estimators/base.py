@@ -81,8 +81,25 @@ def check_labels(s: ArrayLike, what: str = "s") -> tuple[NDArray, NDArray[np.boo
     return found, labels == 1
 
 
+class TwoClasses(ClassifierMixin):
+    """A classifier of two classes by the sign of its decision function; ``classes_`` are those of s."""
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """Classes as they came in s: the positive one where the decision function is strictly above 0."""
+        model: Any = self
+        positive = model.decision_function(X) > 0
+        return model.classes_[positive.astype(int)]
+
+    def __sklearn_tags__(self) -> Any:
+        parent: Any = super()
+        tags = parent.__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.poor_score = True
+        return tags
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
-class PUNet(ClassifierMixin, BaseEstimator):
+class PUNet(TwoClasses, BaseEstimator):
     """Base of the deep estimators.
 
     Parameters
@@ -206,17 +223,6 @@ class PUNet(ClassifierMixin, BaseEstimator):
         """(n, 2): the other class, the positive one."""
         positive = 1 / (1 + np.exp(-self.decision_function(X).astype(float)))
         return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: ArrayLike) -> NDArray:
-        """Classes as they came in s: 1 where the logit is strictly above the threshold."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True
-        return tags
 
     # -- for methods -----------------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import lightgbm
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from assay.learning.pu_bench.errors import BadInput
-from assay.learning.pu_bench.estimators.base import check_labels
+from assay.learning.pu_bench.estimators.base import TwoClasses, check_labels
 from assay.learning.pu_bench.prior import resolve_prior
 
 # scikit-learn's annotations are guesses from its defaults.
@@ -48,7 +48,7 @@ def risk_gradient(
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PUBoostClassifier(ClassifierMixin, BaseEstimator):
+class PUBoostClassifier(TwoClasses, BaseEstimator):
     """LightGBM on the non-negative risk (Kiryo et al. 2017) with the logistic loss.
 
     Parameters
@@ -115,14 +115,3 @@ class PUBoostClassifier(ClassifierMixin, BaseEstimator):
         """(n, 2): the other class, the positive one."""
         positive = np.exp(-np.logaddexp(0.0, -self.decision_function(X)))
         return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: ArrayLike) -> NDArray:
-        """Classes as they came in s."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True
-        return tags

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, check_random_state, validate_data
 
 from assay.learning.pu_bench.errors import BadInput
-from assay.learning.pu_bench.estimators.base import check_labels
+from assay.learning.pu_bench.estimators.base import TwoClasses, check_labels
 from assay.learning.pu_bench.prior import resolve_prior
 
 # scikit-learn's annotations are guesses from its defaults.
@@ -45,7 +45,7 @@ def _named(loss: str, risk: str) -> None:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PUETClassifier(ClassifierMixin, BaseEstimator):
+class PUETClassifier(TwoClasses, BaseEstimator):
     """PU extra trees: no bootstrap, one random cut a feature, the split of least risk, majority vote.
 
     Parameters
@@ -113,14 +113,3 @@ class PUETClassifier(ClassifierMixin, BaseEstimator):
         """(n, 2), by the mean v* of the leaves, clipped to [0, 1]; a leaf of labelled rows alone counts 1."""
         positive = self._descend(X)[:, 1] / self.n_estimators
         return np.column_stack([1 - positive, positive])
-
-    def predict(self, X: ArrayLike) -> NDArray:
-        """Classes by majority vote."""
-        positive = self.decision_function(X) > 0
-        return self.classes_[positive.astype(int)]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        tags.classifier_tags.poor_score = True
-        return tags
