@@ -17,14 +17,14 @@ from assay.core.registry import benchmark_entries
 from assay.core.results import Run, Runs
 from assay.core.run import run as core_run
 from assay.learning.survhte import analyses, checks
-from assay.learning.survhte.base import SurvivalEffect
+from assay.learning.survhte.base import SurvivalEffect, surv
 from assay.learning.survhte.benchmark import SurvHTE
 from assay.learning.survhte.cards import cards
 from assay.learning.survhte.clinical import load_actg175
 from assay.learning.survhte.data import make_survhte
 from assay.learning.survhte.registry import get_method
 from assay.learning.survhte.reproduce import Cell, excess_error, sign_test, try_cell
-from assay.learning.survhte.trial import prepared
+from assay.learning.survhte.trial import prepared, refitted_mean
 
 run = partial(core_run, loading="assay.systems.loading")
 
@@ -185,9 +185,28 @@ def test_every_estimand_is_asked_of_a_method_and_refused_to_one_without_paramete
     made = prepared(get_method("km_difference"), data.estimand("survival50"), 3, plain=False)
     assert (made.estimand, made.random_state) == ("survival", 3)
     assert made.horizon == np.quantile(data.time[data.event], 0.5)
+    train = np.flatnonzero(data.time < data.time.max())
+    assert data.estimand("followup", train).horizon == data.time[train].max()
+    with pytest.raises(DataError, match="beyond the longest follow-up"):
+        prepared(get_method("km_difference"), data.estimand("followup"), 3, plain=False).fit(
+            data.X[train], data.W[train], surv(data.event[train], data.time[train])
+        )
+    learner = prepared(get_method("t_learner+lasso+margin"), data.estimand("followup", train), 3, plain=False)
+    learner.fit(data.X[train], data.W[train], surv(data.event[train], data.time[train]))
+    assert learner.outcome_.max() == data.time[train].max()
     with pytest.raises(UsageError, match="estimand=rmst"):
         prepared(Oracle(), data.estimand("horizon"), 0, plain=False)
     assert isinstance(prepared(Oracle(), data.estimand("rmst"), 0, plain=True), Oracle)
+
+
+def test_refits_to_the_longest_follow_up_do_without_the_row_that_has_it() -> None:
+    data = make_survhte("RCT-50", "A", 300)
+    train, _, test = data.split(0)
+    learner = prepared(get_method("km_difference"), data.estimand("followup", train), 3, plain=False)
+    learner.fit(data.X[train], data.W[train], surv(data.event[train], data.time[train]))
+    low, high = refitted_mean(learner, data, train, test, 20, np.random.default_rng(0))
+    assert low < learner.ate(data.X[test]) < high
+    assert learner.horizon == data.time[train].max()
 
 
 def test_records_hold_the_parts_of_a_method(

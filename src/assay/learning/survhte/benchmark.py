@@ -97,8 +97,9 @@ class SurvHTE(Benchmark):
     n_val, n_test
         Rows to validate and to test on; none = the data set's rule (synthetic 2500 and 2500, others a quarter each).
     estimand
-        ``rmst`` (difference of mean times), ``horizon`` (restricted to the median event time), ``survival25``,
-        ``survival50``, ``survival75`` (difference of survival at that quantile of event times).
+        ``rmst`` (difference of mean times), ``followup`` (restricted to the longest follow-up of the training rows: all
+        that data can show), ``horizon`` (restricted to the median event time), ``survival25``, ``survival50``,
+        ``survival75`` (difference of survival at that quantile of event times).
     seed
         Of the synthetic data; 2025 gives the published data sets.
     refits
@@ -149,7 +150,7 @@ class SurvHTE(Benchmark):
         n_train: str = "own",
         n_val: int | None = None,
         n_test: int | None = None,
-        estimand: Literal["rmst", "horizon", "survival25", "survival50", "survival75"] = "rmst",
+        estimand: Literal["rmst", "followup", "horizon", "survival25", "survival50", "survival75"] = "rmst",
         seed: int = 2025,
         refits: int = 0,
         confounding: float | None = None,

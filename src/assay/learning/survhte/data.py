@@ -16,7 +16,7 @@ from assay.learning.survhte.synthetic import Assignment, World
 
 Array = NDArray[np.float64]
 
-ESTIMANDS = ("rmst", "horizon", "survival25", "survival50", "survival75")
+ESTIMANDS = ("rmst", "followup", "horizon", "survival25", "survival50", "survival75")
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,23 @@ class SurvivalData:
             raise DataError(f"Data set {self.name!r} does not know the event times behind its censored rows.")
         return np.where(self.W == 1, self.T1, self.T0)
 
-    def estimand(self, name: str) -> Estimand:
-        """``rmst`` (no horizon but the data's own), ``horizon`` (the median event time), ``survival25/50/75``."""
+    def estimand(self, name: str, rows: NDArray[np.int64] | None = None) -> Estimand:
+        """What a name asks for.
+
+        Parameters
+        ----------
+        name
+            ``rmst`` (no horizon but the data's own), ``followup`` (times up to the longest follow-up), ``horizon`` (up
+            to the median event time), ``survival25/50/75``.
+        rows
+            Rows whose longest follow-up counts, those that are learned from; None = all.
+        """
         if name == "rmst":
             return Estimand("rmst", self.end)
         if name not in ESTIMANDS:
             raise unknown_name("estimand", name, ESTIMANDS)
+        if name == "followup":
+            return Estimand("rmst", float((self.time if rows is None else self.time[rows]).max()))
         share = 0.5 if name == "horizon" else int(name.removeprefix("survival")) / 100
         at = float(np.quantile(self.time[self.event], share))
         if not at > 0:

@@ -45,7 +45,7 @@ def measure(
     """
     data = data.version(ctx.attempt)
     train, val, test = data.split(ctx.attempt, sizes)
-    estimand = data.estimand(estimand_name)
+    estimand = data.estimand(estimand_name, train)
     seed = ctx.seed % 2**31
     estimator = prepared(system, estimand, seed, plain=estimand_name == "rmst")
     y = surv(data.event[train], data.time[train])
@@ -134,6 +134,10 @@ def refitted_mean(
     for _ in range(refits):
         rows = train[rng.integers(0, len(train), len(train))]
         again = copy.deepcopy(estimator)
+        longest = float(data.time[rows].max())
+        # A resample without the row followed longest ends a little earlier.
+        if (getattr(again, "horizon", None) or 0) > longest:
+            again.set_params(horizon=longest)
         again.fit(data.X[rows], data.W[rows], surv(data.event[rows], data.time[rows]))
         means.append(float(predicted(again, data, test).mean()))
     low, high = np.quantile(means, [0.025, 0.975])
