@@ -327,6 +327,8 @@ def broken(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         X[7, 1] = np.nan
     elif name == "events":
         y["event"] = False
+    elif name == "zero":
+        y["time"] = 0.0
     elif name == "rows":
         y = y[:30]
     elif name == "plain":
@@ -337,10 +339,10 @@ def broken(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("treatment", r"row 3 has .*2"), ("arm", "W = 1; an effect needs both arms"),
+        ("treatment", r"row 3 has 2"), ("arm", "W = 1; an effect needs both arms"),
         ("negative", "Row 4 has the negative"), ("infinite", "Row 4 has the time inf"),
         ("missing", "nan in row 7, column 1"), ("events", "No event was observed"),
-        ("rows", "y has 30 rows, X has 40"), ("plain", "structured array"),
+        ("zero", "end at the time 0: nobody"), ("rows", "y has 30 rows, X has 40"), ("plain", "structured array"),
     ],
 )  # fmt: skip
 def test_bad_input_gets_one_sentence_with_its_place(name: str, sentence: str) -> None:

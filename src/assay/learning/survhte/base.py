@@ -78,7 +78,7 @@ def read_w(W: Any, rows: int) -> NDArray[np.int64]:
         raise DataError(f"W has the shape {W.shape}, X has {rows} rows.")
     other = ~np.isin(W, (0, 1))
     if other.any():
-        raise DataError(f"W is 0 (control) or 1 (treated); row {int(np.flatnonzero(other)[0])} has {W[other][0]!r}.")
+        raise DataError(f"W is 0 (control) or 1 (treated); row {int(np.flatnonzero(other)[0])} has {W[other][0]}.")
     return W.astype(np.int64)
 
 
@@ -134,6 +134,8 @@ class SurvivalEffect(BaseEstimator):
                 raise DataError(f"Nobody in the data has W = {arm}; an effect needs both arms.")
         if not event.any():
             raise DataError("No event was observed: nothing says how long censored rows live; give rows with events.")
+        if time.max() == 0:
+            raise DataError("All rows end at the time 0: nobody was followed.")
         for arm in (0, 1):
             seen = int(event[arm == W].sum())
             if seen < self._events_per_arm:

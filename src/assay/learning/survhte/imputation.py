@@ -113,7 +113,7 @@ def followed(time: ArrayLike, event: ArrayLike) -> tuple[Array, NDArray[np.bool_
     if event.dtype != bool:
         other = np.flatnonzero(~np.isin(event, (0, 1)))
         if len(other):
-            raise DataError(f"Row {other[0]} has the event {event[other[0]]!r}; it is 1 (seen) or 0 (censored).")
+            raise DataError(f"Row {other[0]} has the event {event[other[0]]}; it is 1 (seen) or 0 (censored).")
     return time, event.astype(bool)
 
 
