@@ -95,7 +95,7 @@ def test_refilled_colours_are_uniform():
     board = candy.Board(8, 8, 5)
     stream, counts = Stream(3), np.zeros(5)
     for _ in range(300):
-        board.masks = [0] * 5
+        board.candies = 0
         board.fill(board.all, stream)
         counts += [mask.bit_count() for mask in board.masks]
     assert counts.sum() == 300 * 64

@@ -39,10 +39,23 @@ def test_optimising_brings_variants_together_and_reports_by_how_much() -> None:
     assert len(found.variants) == 7
     assert found.std_after < 0.5 < found.std_before
     assert found.reduction == pytest.approx(1 - found.std_after / found.std_before)
+    assert found.low <= found.reduction <= found.high
+    assert found.true_after <= found.std_after
     assert found.mean_after > found.mean_before
     table = optimise.report(found)
     assert table.frame.height == 7
     assert "reduced by" in table.notes[0]
+
+
+def test_the_luck_of_the_seeds_is_no_spread_between_prompts() -> None:
+    rng = np.random.default_rng(0)
+    luck = rng.normal(0, 10, size=(400, 6, 30)) + rng.normal(0, 50, size=(400, 1, 30))
+    found = np.array([optimise.spread(scores) for scores in luck])
+    assert found[:, 0].mean() == pytest.approx(10 / np.sqrt(30), rel=0.1)
+    assert np.median(found[:, 1]) < 0.5
+    apart = luck + np.arange(6)[None, :, None] * 20
+    true = np.sqrt(np.mean([optimise.spread(scores)[1] ** 2 for scores in apart]))
+    assert true == pytest.approx(20 * np.std(np.arange(6), ddof=1), rel=0.02)
 
 
 def test_the_budget_of_episodes_is_not_passed() -> None:

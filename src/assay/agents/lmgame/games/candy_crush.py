@@ -22,15 +22,20 @@ Cell = tuple[int, int]
 class Board:
     """A board of ``rows`` x ``columns`` candies.
 
-    ``masks[k]`` has a bit for every candy of colour k. Cell (r, c) is bit ``r * (columns + 1) + c``: the spare column
-    keeps horizontal shifts from running into the next row.
+    ``candies`` is one integer with a lane of bits for every colour, so that a few shifts serve all colours at once.
+    Cell (r, c) is bit ``r * (columns + 1) + c`` of a lane: the spare column keeps horizontal shifts from running into
+    the next row, and two spare rows keep vertical ones from running into the next lane.
     """
 
     def __init__(self, rows: int, columns: int, colours: int) -> None:
         self.rows, self.columns, self.colours = rows, columns, colours
         self.stride = columns + 1
         self.all = sum(((1 << columns) - 1) << (r * self.stride) for r in range(rows))
-        self.masks = [0] * colours
+        self.lane = (rows + 2) * self.stride
+        self._lanes = [k * self.lane for k in range(colours)]
+        self.every = sum(1 << lane for lane in self._lanes)
+        self._doublings = [self.stride << i for i in range((rows - 1).bit_length())]
+        self.candies = 0
 
     @classmethod
     def of(cls, cells: Sequence[Sequence[int]], colours: int) -> Board:
@@ -38,11 +43,16 @@ class Board:
         board = cls(len(cells), len(cells[0]), colours)
         for r, row in enumerate(cells):
             for c, colour in enumerate(row):
-                board.masks[colour] |= board.bit(r, c)
+                board.candies |= board.bit(r, c) << colour * board.lane
         return board
 
     def bit(self, row: int, column: int) -> int:
         return 1 << (row * self.stride + column)
+
+    @property
+    def masks(self) -> list[int]:
+        """The cells of each colour."""
+        return [self.candies >> lane & self.all for lane in self._lanes]
 
     def digits(self) -> list[str]:
         """Rows of hexadecimal digits: 0 where there is no candy, else its colour plus one."""
@@ -55,16 +65,20 @@ class Board:
         """Rows of colours; -1 where there is none."""
         return [[int(digit, 16) - 1 for digit in row] for row in self.digits()]
 
-    def runs(self, colours: Sequence[int] | None = None) -> int:
-        """Cells that lie in a run of three or more of one colour."""
-        w = self.stride
+    def _any_colour(self, lanes: int) -> int:
+        """Cells that stand in some lane."""
         found = 0
-        for colour in range(self.colours) if colours is None else colours:
-            b = self.masks[colour]
-            across = b & b >> 1 & b >> 2
-            down = b & b >> w & b >> 2 * w
-            found |= across | across << 1 | across << 2 | down | down << w | down << 2 * w
-        return found
+        for lane in self._lanes:
+            found |= lanes >> lane
+        return found & self.all
+
+    def runs(self) -> int:
+        """Cells that lie in a run of three or more of one colour."""
+        b, w = self.candies, self.stride
+        across, down = b & b >> 1 & b >> 2, b & b >> w & b >> 2 * w
+        if not across and not down:
+            return 0
+        return self._any_colour(across | across << 1 | across << 2 | down | down << w | down << 2 * w)
 
     def lines(self) -> list[list[Cell]]:
         """Maximal runs, horizontal ones first, each as its cells."""
@@ -91,77 +105,66 @@ class Board:
         (int, int)
             Upper cells of the vertical swaps and left cells of the horizontal ones.
         """
-        vertical = horizontal = 0
-        for b in self.masks:
-            one, two = self._effective(b)
-            vertical |= one
-            horizontal |= two
-        return vertical, horizontal
+        vertical, horizontal = self._effective(self.candies, self.all * self.every)
+        return self._any_colour(vertical), self._any_colour(horizontal)
 
-    def _effective(self, b: int) -> tuple[int, int]:
+    def _effective(self, b: int, cells: int) -> tuple[int, int]:
+        """The same lane by lane: of the candies ``b``, with swaps into ``cells``."""
         w = self.stride
         left, right, up, down = b << 1, b >> 1, b << w, b >> w
         left2, right2, up2, down2 = left & b << 2, right & b >> 2, up & b << 2 * w, down & b >> 2 * w
         row = left2 | right2 | left & right
         column = up2 | down2 | up & down
         # The candy comes from one side; the line that completes must not need the cell it leaves.
-        vertical = (up & (row | down2) & self.all) >> w | down & (row | up2) & self.all
-        return vertical, (left & (column | right2) & self.all) >> 1 | right & (column | left2) & self.all
-
-    def swap(self, a: int, b: int) -> tuple[int, int]:
-        """Exchange the candies at bits ``a`` and ``b``; their colours."""
-        one = two = 0
-        for colour, mask in enumerate(self.masks):
-            if mask & a:
-                one = colour
-            if mask & b:
-                two = colour
-        if one != two:
-            both = a | b
-            self.masks[one] ^= both
-            self.masks[two] ^= both
-        return one, two
+        vertical = (up & (row | down2) & cells) >> w | down & (row | up2) & cells
+        return vertical, (left & (column | right2) & cells) >> 1 | right & (column | left2) & cells
 
     def playable(self) -> bool:
         """Whether some swap makes a run, on a board without runs."""
-        return any(self._effective(b) != (0, 0) for b in self.masks)
+        for lane in self._lanes:
+            # Colour by colour: the first one nearly always has a swap.
+            vertical, horizontal = self._effective(self.candies >> lane & self.all, self.all)
+            if vertical or horizontal:
+                return True
+        return False
+
+    def swap(self, a: int, b: int) -> None:
+        """Exchange the candies at bits ``a`` and ``b``, ``a`` the lower one."""
+        here, there = self.candies & a * self.every, self.candies & b * self.every
+        distance = b.bit_length() - a.bit_length()
+        self.candies ^= here ^ there ^ here << distance ^ there >> distance
 
     def drop(self, gone: int) -> int:
         """Take candies away and let the others fall; the empty cells."""
-        w, keep = self.stride, ~gone
-        masks = [mask & keep for mask in self.masks]
-        empty = gone
+        w, every = self.stride, self.every
+        candies, empty = self.candies & (self.all ^ gone) * every, gone
         while True:
             # Everything above a gap falls by one row at a time: as many rounds as a column has gaps.
-            above, reach = empty >> w, w
-            while reach < w * self.rows:
+            above = empty >> w
+            for reach in self._doublings:
                 above |= above >> reach
-                reach *= 2
-            moving = above & self.all & ~empty
+            moving = above & ~empty
             if not moving:
                 break
-            for colour, mask in enumerate(masks):
-                part = mask & moving
-                if part:
-                    masks[colour] = mask ^ part | part << w
-            empty = self.all
-            for mask in masks:
-                empty &= ~mask
-        self.masks = masks
+            part = candies & moving * every
+            candies ^= part ^ part << w
+            empty = (empty | moving) & ~(moving << w)
+        self.candies = candies
         return empty
 
     def fill(self, empty: int, stream: Stream) -> None:
         """Put random colours into empty cells, row by row: four colours of every 64 random bits."""
-        masks, colours, left, bits = self.masks, self.colours, 0, 0
+        candies, colours, lanes, draw = self.candies, self.colours, self._lanes, stream.bits
         while empty:
-            if not left:
-                left, bits = 4, stream.bits()
-            low = empty & -empty
-            empty ^= low
+            bits = draw()
             # Of 16 bits each: its bias is below 1 in 10,000.
-            masks[(bits & 0xFFFF) * colours >> 16] |= low
-            bits >>= 16
-            left -= 1
+            for shift in (0, 16, 32, 48):
+                low = empty & -empty
+                empty ^= low
+                candies |= low << lanes[(bits >> shift & 0xFFFF) * colours >> 16]
+                if not empty:
+                    break
+        self.candies = candies
 
 
 def action_count(rows: int, columns: int) -> int:
@@ -235,11 +238,11 @@ class CandyCrush(Engine):
     def _deal(self) -> None:
         board = self.board
         while True:
-            board.masks = [0] * self.colours
+            board.candies = 0
             board.fill(board.all, self.stream)
             # New colours where runs stand, rather than whole new boards: large boards nearly always hold some run.
             while runs := board.runs():
-                board.masks = [mask & ~runs for mask in board.masks]
+                board.candies &= ~(runs * board.every)
                 board.fill(runs, self.stream)
             if board.playable():
                 return
@@ -276,8 +279,8 @@ class CandyCrush(Engine):
         self.used += 1
         a, b = self._bits[command]
         board = self.board
-        colours = board.swap(a, b)
-        runs = board.runs(colours)
+        board.swap(a, b)
+        runs = board.runs()
         if not runs:
             board.swap(a, b)
             return Played(ended=self.used >= self.moves)

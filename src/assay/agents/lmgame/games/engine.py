@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _MASK = (1 << 64) - 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Played:
     """What one action did.
 

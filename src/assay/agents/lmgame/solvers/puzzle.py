@@ -154,7 +154,7 @@ def beam_tetris(game: t.Tetris, width: int = 6, depth: int = 2) -> str:
 def cascade(game: candy.CandyCrush, action: int, *, follow: bool = True) -> int:
     """Candies that a swap removes, refills counted as blanks; ``follow=False``: only its first removal."""
     board = candy.Board(game.rows, game.columns, game.colours)
-    board.masks = list(game.board.masks)
+    board.candies = game.board.candies
     a, b = candy.swap_of(action, game.rows, game.columns)
     board.swap(board.bit(*a), board.bit(*b))
     removed, empty = 0, 0
