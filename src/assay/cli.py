@@ -23,6 +23,7 @@ VERBS = {
     "make": "make data, checkpoints or a study by a recipe",
     "report": "one self-contained HTML page, or tables in another format",
     "runs": "runs that there are",
+    "serve": "runs, leaderboards and questions for people in the browser",
     "gate": "fail (exit code 1) when a run is below a threshold",
     "check": "test whether a benchmark keeps the rules that assay relies on",
     "doctor": "what is installed here, and what each benchmark lacks",
@@ -114,7 +115,22 @@ def parser() -> argparse.ArgumentParser:
     _options(check)
     _json(check)
     _json(sub["doctor"])
+    _serve_arguments(sub["serve"])
     return top
+
+
+def _serve_arguments(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument("--root", metavar="DIR", default="server", help="the server's own folder (default: server)")
+    serve.add_argument("--runs", metavar="DIR", help="folder whose runs are shown (default: $ASSAY_RUNS or runs)")
+    serve.add_argument("--database", metavar="URL", help="postgresql://USER@HOST/NAME (default: SQLite in --root)")
+    serve.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (127.0.0.1)")
+    serve.add_argument("--port", type=int, default=8765, metavar="N", help="port to listen on (8765)")
+    serve.add_argument("--tls-cert", metavar="FILE", help="certificate chain, PEM")
+    serve.add_argument("--tls-key", metavar="FILE", help="private key, PEM")
+    serve.add_argument("--public-url", metavar="URL", help="address people use, where a proxy stands in front")
+    serve.add_argument("--insecure-bind", action="store_true", help="listen beyond this machine without TLS")
+    serve.add_argument("--admin", metavar="NAME", help="print a one-time link for this admin; made when missing")
+    serve.add_argument("--access-log", action="store_true", help="log every request")
 
 
 def _run_arguments(run: argparse.ArgumentParser) -> None:

@@ -10,6 +10,7 @@ _HOME = {
     **dict.fromkeys(("list", "info", "doctor", "check"), "rooms"),
     **dict.fromkeys(("compare", "analyze", "report", "runs", "gate"), "reading"),
     "make": "making",
+    "serve": "serving",
 }
 
 

@@ -1,0 +1,1 @@
+"""The server: runs to look at, leaderboards, questions for people. `assay serve` starts it."""

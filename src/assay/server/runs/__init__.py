@@ -1,0 +1,1 @@
+"""Runs in the browser: lists, scores, records, exchanges, comparisons, runs that are going on."""
