@@ -182,7 +182,7 @@ def run_loop(job: Job, engine: Engine, scope: RunScope) -> None:
             nonlocal presses
             presses += 1
             job.sink.stop(INTERRUPT)
-            if presses > 1:
+            if presses > 1 or job.patient:
                 executor.cancel()
 
         def terminate() -> None:

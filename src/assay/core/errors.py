@@ -31,6 +31,15 @@ class DataError(AssayError):
     """A file or row is not in its published format; the message names file, line, field and value."""
 
 
+class DataFaults(DataError):
+    """Several faults of one file, for readers that go on after the first; ``faults`` holds a sentence each."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = tuple(faults)
+        more = f" ({len(self.faults) - 1} more faults)" if len(self.faults) > 1 else ""
+        super().__init__(f"{self.faults[0]}{more}")
+
+
 class MissingExtra(AssayError):
     """A library that an extra brings is not installed; the message holds the command that installs it."""
 
@@ -47,11 +56,15 @@ class ProviderError(AssayError):
         self.fatal = fatal
 
 
-class BudgetExceeded(AssayError):
-    """The next call could pass the run's budget: the run stops and can be resumed with a larger one."""
+class TrialPostponed(AssayError):
+    """The trial cannot be tried now (the person who answers has left): the run stops, and the trial stays pending."""
 
     retryable = True
     fatal = True
+
+
+class BudgetExceeded(TrialPostponed):
+    """The next call could pass the run's budget: the run stops and can be resumed with a larger one."""
 
 
 class TrialTimeout(AssayError):

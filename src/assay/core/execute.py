@@ -21,7 +21,7 @@ import msgspec
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task, Trial, trial_seed
 from assay.core.context import Compute, Context, Report
 from assay.core.errors import AssayError, TrialTimeout, scrub
-from assay.core.metering import Meter, current_attempt, current_meter
+from assay.core.metering import Meter, TrialKey, current_attempt, current_meter, current_trial
 from assay.core.store import NO_OUTPUT, SPILL_BYTES, Artifact, Record, check_columns, safe_name, write_atomically
 
 INLINE_ROWS = 200
@@ -94,6 +94,9 @@ class TaskRunner:
                 "make trial async and compute in ctx.compute."
             )
         self._bind: Callable[[Meter], Any] | None = getattr(self.system, "bind", None)
+        # A limit is against programs that hang; a person may answer tomorrow.
+        hurried = self.is_async and not getattr(self.system, "patient", False)
+        self._limit = task.needs.seconds if hurried else None
 
     # -- setup -----------------------------------------------------------------------------------------------------
 
@@ -134,11 +137,13 @@ class TaskRunner:
         seed = trial_seed(self.place.seed, task.name, sample.id, attempt)
         record = Record(task.name, sample.id, attempt, index, seed, exclusive=task.needs.exclusive)
         ctx = self._context(unit_name(sample.id, attempt), seed, attempt)
-        limit = task.needs.seconds if self.is_async else None
+        limit = self._limit
         meter = Meter()
+        key = TrialKey(self.place.folder.name, task.name, sample.id, attempt, index)
         fatal: AssayError | None = None
         for tries in range(1, self.place.tries + 1):
             meter_token, attempt_token = current_meter.set(meter), current_attempt.set(attempt)
+            trial_token = current_trial.set(key)
             record.tries, record.started = tries, time.time()
             begun, cpu = time.perf_counter(), time.process_time()
             again = False
@@ -165,7 +170,8 @@ class TaskRunner:
             finally:
                 current_meter.reset(meter_token)
                 current_attempt.reset(attempt_token)
-            record.seconds = time.perf_counter() - begun
+                current_trial.reset(trial_token)
+            record.seconds = time.perf_counter() - begun if meter.took is None else meter.took
             if not self.is_async:
                 record.cpu_seconds = time.process_time() - cpu
             if not again:
@@ -195,6 +201,8 @@ class TaskRunner:
         if not isinstance(outcome, Outcome):
             raise AssayError(f"Task {task.name!r}: trial must return an Outcome, not {type(outcome).__name__}.")
         await self._finish(sample, outcome, ctx, record)
+        if meter.groups:
+            record.groups = {**{k: v for k, v in meter.groups.items() if k not in sample.groups}, **record.groups}
 
     def _remember(self, sample: str, attempt: int, meter: Meter) -> None:
         """Calls and exchanges of the trial whose output is scored again: what it cost then, paid nothing now."""
@@ -251,13 +259,14 @@ class TaskRunner:
         records = [
             Record(name, t.sample.id, t.attempt, t.index, t.seed, exclusive=task.needs.exclusive) for t in trials
         ]
-        limit = task.needs.seconds if asynchronous else None
+        limit = self._limit
         meter = Meter()
+        key = TrialKey(self.place.folder.name, name, label, 0, trials[0].index)
         outcomes: list[Outcome] = []
         tries = 0
         while tries < self.place.tries:
             tries += 1
-            token = current_meter.set(meter)
+            token, trial_token = current_meter.set(meter), current_trial.set(key)
             started, begun, cpu = time.time(), time.perf_counter(), time.process_time()
             problem: BaseException | None = None
             status = "error"
@@ -276,6 +285,7 @@ class TaskRunner:
                 problem = error
             finally:
                 current_meter.reset(token)
+                current_trial.reset(trial_token)
             if problem is None or isinstance(problem, AssayError) or status == "timeout":
                 break
         seconds, cpu_seconds = time.perf_counter() - begun, None if asynchronous else time.process_time() - cpu

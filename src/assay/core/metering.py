@@ -14,11 +14,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from assay.core.errors import BudgetExceeded
+
+
+class TrialKey(NamedTuple):
+    """Which trial is under way: run folder's name, task, sample id (a label, for a batch), attempt, sample's index."""
+
+    run: str
+    task: str
+    sample: str
+    attempt: int
+    index: int
 
 
 class Call(msgspec.Struct, omit_defaults=True):
@@ -45,12 +55,19 @@ class Call(msgspec.Struct, omit_defaults=True):
 
 
 class Meter:
-    """Calls of one trial, summed by (role, model), and what was said in them. Safe to use from several threads."""
+    """Calls of one trial, summed by (role, model), and what was said in them. Safe to use from several threads.
 
-    __slots__ = ("_lock", "_shown", "calls", "exchanges")
+    ``groups`` are what a system knows of its answers (which person gave them); they become groups of the record.
+    ``took`` are the seconds that answering took where the trial waited for something else besides (that somebody
+    comes); None = the trial's own clock holds.
+    """
+
+    __slots__ = ("_lock", "_shown", "calls", "exchanges", "groups", "took")
 
     def __init__(self) -> None:
         self.calls: dict[tuple[str, str], Call] = {}
+        self.groups: dict[str, str | int | float] = {}
+        self.took: float | None = None
         self.exchanges: list[dict[str, Any]] = []
         self._shown: dict[tuple[str, str], Sequence[Mapping[str, Any]]] = {}
         self._lock = threading.Lock()
@@ -151,6 +168,7 @@ class RunScope:
 current_meter: ContextVar[Meter | None] = ContextVar("assay_meter", default=None)
 current_scope: ContextVar[RunScope | None] = ContextVar("assay_scope", default=None)
 current_attempt: ContextVar[int] = ContextVar("assay_attempt", default=0)
+current_trial: ContextVar[TrialKey | None] = ContextVar("assay_trial", default=None)
 
 
 def report_call(call: Call, meter: Meter | None = None) -> None:
@@ -171,6 +189,14 @@ def report_exchange(
     target = meter or current_meter.get()
     if target is not None:
         target.say(role, model, messages, choices)
+
+
+def report_answer(groups: Mapping[str, str | int | float], seconds: float, meter: Meter | None = None) -> None:
+    """Put ``groups`` on the record of the trial, and count its answers' ``seconds`` instead of all its waiting."""
+    target = meter or current_meter.get()
+    if target is not None:
+        target.groups.update(groups)
+        target.took = seconds + (target.took or 0.0)
 
 
 def _without_pictures(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.core.errors import AssayError, BudgetExceeded, TrialTimeout, WorkerLost
+from assay.core.errors import AssayError, TrialPostponed, TrialTimeout, WorkerLost
 from assay.core.execute import RunStopped, TaskRunner, Unit
 from assay.core.executors.pool import Pool, Worker, watched
 from assay.core.executors.worker import Recipe
@@ -25,6 +25,7 @@ from assay.core.store import Record
 CHUNK_SECONDS = 0.2
 MAX_CHUNK = 256
 YIELD_SECONDS = 0.05
+PATIENT_WIDTH = 20_000
 
 
 class Sink(Protocol):
@@ -53,6 +54,14 @@ class Job:
     recipe: Recipe | None
     sink: Sink
     log: Path | None = None
+
+    @property
+    def patient(self) -> bool:
+        """Whether the trials wait for people: all of them are in flight at once, and an interrupt drops them at once.
+
+        A system with a true attribute ``patient`` keeps unfinished answers elsewhere, so that dropping loses none.
+        """
+        return any(getattr(runner.system, "patient", False) for runner in self.runners.values())
 
 
 @dataclass
@@ -89,7 +98,8 @@ class LocalExecutor:
             for exclusive in (False, True):
                 chosen = {n: u for n, u in waiting.items() if job.runners[n].task.needs.exclusive is exclusive}
                 if chosen and not job.sink.stopping:
-                    await self._wait(job, chosen, 1 if exclusive else self.connections)
+                    width = PATIENT_WIDTH if job.patient else self.connections
+                    await self._wait(job, chosen, 1 if exclusive else width)
             for name, units in computing.items():
                 if job.sink.stopping:
                     break
@@ -142,8 +152,8 @@ class LocalExecutor:
                     await home.enter()
                 records = await home.runner.run(unit)
             except RunStopped as stopped:
-                # What the budget does not cover was never tried: it stays pending.
-                if not isinstance(stopped.error, BudgetExceeded):
+                # What the budget does not cover, or nobody was there for, was never tried: it stays pending.
+                if not isinstance(stopped.error, TrialPostponed):
                     sink.records(stopped.records)
                 sink.stop(str(stopped))
                 return

@@ -227,7 +227,8 @@ class ChatClient:
             if tools:
                 fields["tools"] = tools
             if response_format:
-                fields["response_format"] = response_format
+                # How a person's page shows the schema; services refuse fields that they do not know.
+                fields["response_format"] = {k: v for k, v in response_format.items() if k != "form"}
         if n < 1:
             raise UsageError(f"n is {n}; at least one continuation is needed.")
         context = self._context()
