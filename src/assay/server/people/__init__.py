@@ -1,0 +1,1 @@
+"""Questions for people: studies, who answers what, and what comes of it."""
