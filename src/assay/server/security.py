@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from assay.server.settings import Settings
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-UPLOADS = re.compile(r"(/api)?/boards/[^/]+/submissions")
+UPLOADS = re.compile(r"(/api)?/boards/[^/]+/submissions|/api/people/studies(/[^/]+/questions)?")
 """Paths whose body may have ``upload_bytes``, for those who may submit."""
 LONGEST_QUERY = 8192
 POLICY = (
