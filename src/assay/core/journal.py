@@ -124,7 +124,7 @@ def read_arrays(folder: Path) -> Iterator[bytes]:
     for path in journal_files(folder):
         with path.open("rb") as file:
             for line in file:
-                array = _checked(line)
+                array = checked_array(line)
                 if array is not None:
                     yield array
 
@@ -134,11 +134,12 @@ def damaged_lines(folder: Path) -> list[tuple[Path, int]]:
     found = []
     for path in journal_files(folder):
         with path.open("rb") as file:
-            found.extend((path, number) for number, line in enumerate(file, 1) if _checked(line) is None)
+            found.extend((path, number) for number, line in enumerate(file, 1) if checked_array(line) is None)
     return found
 
 
-def _checked(line: bytes) -> bytes | None:
+def checked_array(line: bytes) -> bytes | None:
+    """The JSON array of one line; None where the line is torn or damaged."""
     if not line.endswith(b"}\n"):
         return None
     array = line[_HEAD_LENGTH:-2]
