@@ -262,4 +262,4 @@ def test_a_replay_is_made_from_a_log(tmp_path: Path) -> None:
     recipes.replay(tmp_path, log=str(tmp_path / LOG), form="html")
     assert (tmp_path / "episode.html").is_file()
     with pytest.raises(UsageError, match="form of replay"):
-        recipes.replay(tmp_path, log="x", form="mp4")  # type: ignore[arg-type]
+        recipes.replay(tmp_path, log="x", form="avi")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import polars as pl
 
 from assay.agents.lmgame import tables
@@ -186,6 +187,77 @@ def budget(runs: Runs) -> Table:
         .alias("reported_a_thousand_tokens")
     )
     return Table("budget", "What scores cost", found, notes=["Means over episodes; errored episodes are left out."])
+
+
+def regret(runs: Runs, *, worst: int = 20) -> list[Table]:
+    """What steps gave away by the judgement of a solver, and the ``worst`` of them; needs the logs of the episodes."""
+    from assay.agents.lmgame import regret as judged
+    from assay.agents.lmgame.episode import LOG
+    from assay.core.stats.intervals import ratio_interval
+
+    episodes, moments = [], []
+    for run in runs:
+        played = run.records.filter((pl.col("status") == "ok") & pl.col("task").is_in(judged.JUDGED))
+        for record in played.iter_rows(named=True) if run.benchmark == "lmgame" else ():
+            log = next((f["path"] for f in record["artifacts"] if f["path"].endswith(LOG)), None)
+            if log is None:
+                continue
+            about = {"system": run.system, "game": record["game"], "harness": record["harness"]}
+            steps = list(judged.regrets(run.path / log))
+            found = [(row, j) for row, j in steps if j is not None]
+            episodes.append(
+                about
+                | {
+                    "cluster": record["cluster"],
+                    "steps": len(steps),
+                    "judged": len(found),
+                    "regret": sum(j.regret for _, j in found),
+                    "best": sum(j.regret < 1e-9 for _, j in found),
+                    "blunders": sum(j.blunder for _, j in found),
+                }
+            )
+            moments += [
+                about
+                | {"sample": record["sample"], "step": row["step"], "action": row["agent_action"], "better": j.best}
+                | {"regret": j.regret, "blunder": j.blunder}
+                for row, j in found
+                if j.regret > 1e-9
+            ]
+    if not episodes:
+        raise UsageError(
+            f"None of the given runs holds the log of an episode of {', '.join(judged.JUDGED)}; run with -o logs=true."
+        )
+    rows = []
+    for (system, game, harness), part in pl.DataFrame(episodes).group_by(
+        ["system", "game", "harness"], maintain_order=True
+    ):
+        row: dict[str, Any] = {"system": system, "game": game, "harness": harness, "episodes": part.height}
+        row |= {"steps": part["steps"].sum(), "judged": part["judged"].sum()}
+        if row["judged"]:
+            row |= {name: part[name].sum() / row["judged"] for name in ("regret", "best", "blunders")}
+            if part["cluster"].n_unique() > 1:
+                rng = np.random.default_rng(0)
+                found = ratio_interval(part["regret"], part["judged"], part["cluster"], rng=rng)
+                row |= {"low": found.low, "high": found.high}
+        rows.append(row)
+    units = [f"{game}: {unit}; blunder: {what}." for game, (unit, what) in judged.UNITS.items()]
+    schema = {"system": pl.String, "game": pl.String, "harness": pl.String, "sample": pl.String, "step": pl.Int64}
+    schema |= {"action": pl.String, "better": pl.String, "regret": pl.Float64, "blunder": pl.Boolean}
+    most = pl.DataFrame(moments, schema=schema).sort("blunder", "regret", descending=True)
+    return [
+        Table(
+            "regret",
+            "What a step gives away, by a solver's judgement",
+            pl.DataFrame(rows, infer_schema_length=None),
+            notes=[
+                "Means over judged steps, 95 % intervals over boards; best, blunders: shares of judged steps.",
+                "Not judged: steps at which nothing was at stake (walks, slides that change nothing, falling pieces).",
+                *units,
+            ],
+            chart=Chart("interval", x="system", y="regret", low="low", high="high", color="harness", facet="game"),
+        ),
+        Table("blunders", "The worst steps", most.group_by("game", maintain_order=True).head(worst)),
+    ]
 
 
 def read_table(path: str) -> dict[str, Any]:

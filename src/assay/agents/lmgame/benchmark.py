@@ -181,6 +181,7 @@ class LMGame(Benchmark):
             "correlations",
             "steps",
             "budget",
+            "regret",
         )
     }
     recipes = {

@@ -22,7 +22,8 @@ class EnginePlayer:
 
     def __init__(self, player: str) -> None:
         self.player = player
-        self.name = player
+        # A colon would read as a kind of system.
+        self.name = player.replace(":", "-")
 
     def describe(self) -> dict[str, Any]:
         """Facts for ``run.json``."""

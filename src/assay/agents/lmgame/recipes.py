@@ -66,22 +66,23 @@ def replay(
     out: Path,
     *,
     log: str,
-    form: Literal["html", "gif", "both"] = "both",
+    form: str = "html,gif",
     game: str = "",
     seed: int = -1,
     seconds: float = 0.4,
 ) -> None:
-    """An episode log as a page, a GIF, or both; ``game`` and ``seed`` for logs that do not say what was played."""
-    from assay.agents.lmgame.replay import read_log, to_gif, to_html
+    """An episode log as ``html``, ``gif``, ``mp4``, or several; ``game`` and ``seed`` for logs that do not say them."""
+    from assay.agents.lmgame.replay import read_log, to_gif, to_html, to_mp4
 
-    if form not in ("html", "gif", "both"):
-        raise unknown_name("form of replay", form, ("html", "gif", "both"))
+    makers = {"html": to_html, "gif": to_gif, "mp4": to_mp4}
+    chosen = [name.strip() for name in form.split(",") if name.strip()]
+    for name in chosen:
+        if name not in makers:
+            raise unknown_name("form of replay", name, makers)
     episode = read_log(log)
-    told = {"game": game or None, "seed": seed if seed >= 0 else None}
-    if form != "gif":
-        to_html(episode, out / "episode.html", seconds=seconds, **told)
-    if form != "html":
-        to_gif(episode, out / "episode.gif", seconds=seconds, **told)
+    for name in chosen:
+        told = {"game": game or None, "seed": seed if seed >= 0 else None}
+        makers[name](episode, out / f"episode.{name}", seconds=seconds, **told)
 
 
 def prompts(out: Path, *, games: str = "") -> None:

@@ -1,10 +1,11 @@
-"""Episode logs: written a line a step in the published form, replayed exactly, shown as GIF or as one HTML page."""
+"""Episode logs: written a line a step in the published form, replayed exactly, shown as GIF, MP4 or one HTML page."""
 
 from __future__ import annotations
 
 import base64
 import html
 import io
+import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.agents.lmgame.env import GameEnv, make
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import DataError, MissingExtra, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,10 +181,10 @@ class Frame:
     score: float
 
 
-def frames(
+def replayed(
     log: Episode | str | Path, *, game: str | None = None, seed: int | None = None, **options: Any
-) -> Iterator[Frame]:
-    """Play a log again and give a frame for the start and for every step.
+) -> Iterator[tuple[GameEnv, Mapping[str, Any]]]:
+    """Play a log again: the environment and the log's row, at the start (an empty row) and after every step.
 
     Parameters
     ----------
@@ -209,7 +210,7 @@ def frames(
             env.set_state(episode.start["state"])
         # How an episode ends is in the log; the stuck rule may have looked at pictures.
         env.stuck_limit = len(episode.steps) + 1
-        yield Frame(env.image(), "", "", 0.0, env.score)
+        yield env, {}
         for row in episode.steps:
             _, reward, _, _, _ = env.step(row["agent_action"])
             if abs(reward - row["reward"]) > 1e-9:
@@ -217,13 +218,20 @@ def frames(
                     f"{episode.path}, step {row['step']}: {row['agent_action']!r} brings {reward}, the log says "
                     f"{row['reward']}; give the game, seed and options of the episode."
                 )
-            yield Frame(env.image(), row["agent_action"], str(row.get("thought") or ""), reward, env.score)
+            yield env, row
     finally:
         env.close()
 
 
+def frames(log: Episode | str | Path, **settings: Any) -> Iterator[Frame]:
+    """A frame for the start of a log and for every step; ``settings`` as in `replayed`."""
+    for env, row in replayed(log, **settings):
+        thought = str(row.get("thought") or "")
+        yield Frame(env.image(), row.get("agent_action", ""), thought, row.get("reward", 0.0), env.score)
+
+
 def to_gif(log: Episode | str | Path, out: str | Path, *, seconds: float = 0.4, **settings: Any) -> Path:
-    """Write an animated GIF of a log, ``seconds`` a frame; ``settings`` as in `frames`."""
+    """Write an animated GIF of a log, ``seconds`` a frame; ``settings`` as in `replayed`."""
     from PIL import Image
 
     if not 0.02 <= seconds <= 60:
@@ -234,6 +242,35 @@ def to_gif(log: Episode | str | Path, out: str | Path, *, seconds: float = 0.4, 
     pictures[0].save(
         out, format="GIF", save_all=True, append_images=pictures[1:], duration=round(1000 * seconds), loop=0
     )
+    return out
+
+
+def to_mp4(log: Episode | str | Path, out: str | Path, *, seconds: float = 0.4, **settings: Any) -> Path:
+    """Write an H.264 film of a log, ``seconds`` a frame; ``settings`` as in `replayed`. Needs imageio-ffmpeg."""
+    import numpy as np
+
+    try:
+        from imageio_ffmpeg import write_frames
+    except ImportError as error:
+        raise MissingExtra("Replays as MP4", "lmgame") from error
+    if not 0.02 <= seconds <= 60:
+        raise UsageError(f"seconds={seconds} is no time for a frame; give 0.02 to 60.")
+    pictures = (frame.image for frame in frames(log, **settings))
+    first = next(pictures)
+    # H.264 wants even sizes: the last row or column is repeated where need be.
+    pad = [(0, first.shape[0] % 2), (0, first.shape[1] % 2), (0, 0)]
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    size = (first.shape[1] + pad[1][1], first.shape[0] + pad[0][1])
+    # Half frames a second are right too, whatever the annotation says.
+    rate: Any = 1 / seconds
+    film = write_frames(str(out), size, fps=rate, codec="libx264", quality=8, macro_block_size=2)
+    film.send(None)
+    try:
+        for picture in itertools.chain([first], pictures):
+            film.send(np.ascontiguousarray(np.pad(picture, pad, mode="edge")))
+    finally:
+        film.close()
     return out
 
 
@@ -279,7 +316,7 @@ show(0);
 
 
 def to_html(log: Episode | str | Path, out: str | Path, *, seconds: float = 0.4, **settings: Any) -> Path:
-    """Write one self-contained page that plays a log, with actions and thoughts; ``settings`` as in `frames`."""
+    """Write one self-contained page that plays a log, with actions and thoughts; ``settings`` as in `replayed`."""
     from PIL import Image
 
     episode = log if isinstance(log, Episode) else read_log(log)

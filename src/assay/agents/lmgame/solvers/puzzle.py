@@ -39,10 +39,15 @@ def expectimax(board: int, depth: int = 2) -> int | None:
     """The action with the greatest expected worth after ``depth`` own moves; None when there is no move."""
     best, chosen = -np.inf, None
     for action in g2048.legal(board):
-        worth = _chance(g2048.move(board, action)[0], depth - 1)
+        worth = worth_2048(board, action, depth)
         if worth > best:
             best, chosen = worth, action
     return chosen
+
+
+def worth_2048(board: int, action: int, depth: int = 2) -> float:
+    """Expected worth of a legal action after ``depth`` own moves."""
+    return _chance(g2048.move(board, action)[0], depth - 1)
 
 
 def _chance(board: int, depth: int) -> float:
@@ -98,7 +103,7 @@ def _drop(rows: list[int], width: int, kind: int, turns: int, shift: int) -> tup
     return [0] * lines + kept, lines
 
 
-def _value_tetris(rows: list[int], width: int) -> float:
+def value_tetris(rows: list[int], width: int) -> float:
     """Less for height, holes and unevenness."""
     heights, holes, covered = [0] * width, 0, 0
     for r, row in enumerate(rows):
@@ -135,7 +140,7 @@ def beam_tetris(game: t.Tetris, width: int = 6, depth: int = 2) -> str:
         for _, lines, rows, first in beam:
             for plan, after, cleared in placements(rows, game.width, kind):
                 total = lines + 0.76 * cleared
-                grown.append((total + _value_tetris(after, game.width), total, after, first or plan))
+                grown.append((total + value_tetris(after, game.width), total, after, first or plan))
         if not grown:
             break
         grown.sort(key=lambda entry: -entry[0])
@@ -143,7 +148,11 @@ def beam_tetris(game: t.Tetris, width: int = 6, depth: int = 2) -> str:
     plan = beam[0][3]
     if plan is None:
         return "(hard_drop,1)"
-    turns, shift = plan
+    return tetris_action(*plan)
+
+
+def tetris_action(turns: int, shift: int) -> str:
+    """The action that turns, shifts and drops a new piece."""
     parts = [("rotate_right", turns), ("left" if shift < 0 else "right", abs(shift)), ("hard_drop", 1)]
     return "".join(f"({name},{frames})" for name, frames in parts if frames)
 

@@ -104,6 +104,10 @@ def _frozen(box: int, solid: int, boxes: int, targets: int, width: int) -> bool:
     return False
 
 
+class GaveUp(Exception):
+    """A search came to its bound: whether there is a solution is not known."""
+
+
 def solve(
     level: Level, *, player: int | None = None, boxes: int | None = None, max_nodes: int = 200_000
 ) -> Solution | None:
@@ -114,6 +118,16 @@ def solve(
     player, boxes : int or None
         Where the search starts: cell and bit mask; None: the level's own.
     """
+    try:
+        return search(level, player=player, boxes=boxes, max_nodes=max_nodes)
+    except GaveUp:
+        return None
+
+
+def search(
+    level: Level, *, player: int | None = None, boxes: int | None = None, max_nodes: int = 200_000
+) -> Solution | None:
+    """As `solve`, but None says that there is no solution; a search that came to its bound raises `GaveUp`."""
     start_player = level.player if player is None else player
     start = level.boxes if boxes is None else boxes
     width, everything = level.width, (1 << len(level.cells)) - 1
@@ -136,7 +150,7 @@ def solve(
             return Solution(tuple(_walk(level, start_player, start, state, parent)), cost[state], nodes)
         nodes += 1
         if nodes > max_nodes:
-            return None
+            raise GaveUp
         region = reach(low, open_cells & ~now, width)
         for box in bits(now):
             for direction, step in enumerate(level.steps):
