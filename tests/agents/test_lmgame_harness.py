@@ -109,6 +109,14 @@ def test_conditions_by_name() -> None:
         read_modules("both,true")
 
 
+def test_the_published_harness_takes_further_modules() -> None:
+    (found,) = read_modules("true+deliberation")
+    assert found == Modules(True, True, True, False, True, True)
+    assert found.label == "true+deliberation"
+    assert read_modules(found.label) == (found,)
+    assert read_modules(Modules(memory=True, deliberation=True).label) == (Modules(memory=True, deliberation=True),)
+
+
 def turns(modules: Modules, replies: list[str], *, mode: str = "text", steps: int = 2, memory: int = 10) -> ReplayModel:
     """Play 2048 with prepared replies; the model holds the messages it saw."""
     model = ReplayModel(replies)
@@ -132,6 +140,16 @@ MOVE = "thought: t\nmove: up"
 def said(model: ReplayModel, call: int) -> str:
     content = model.seen[call][-1]["content"]
     return content if isinstance(content, str) else "".join(p.get("text", "") for p in content)
+
+
+def test_forced_reasoning_is_a_call_of_its_own_whose_answer_stands_before_the_question_for_the_move() -> None:
+    model = turns(Modules(deliberation=True), ["The 2s could merge upwards.", MOVE], steps=1)
+    first, second = model.seen
+    assert "Do not choose yet." in said(model, 0)
+    assert [m["role"] for m in second] == ["system", "user", "assistant", "user"]
+    assert second[2]["content"] == "The 2s could merge upwards."
+    assert second[1]["content"] == first[-1]["content"]
+    assert "'board'" in said(model, 1)
 
 
 def test_without_harness_one_call_a_step_and_no_past() -> None:

@@ -1,10 +1,10 @@
-"""The harness around a chat model: perception, memory and reasoning, each of which can be switched on alone."""
+"""The harness around a chat model: modules for perception, memory and reasoning, each switched on alone or not."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,9 @@ class Modules:
         A full memory is replaced by notes that the model writes.
     reasoning
         The move is asked for with the reasoning prompt and read by the harness's rule; else with the base prompt.
+    deliberation
+        Forced reasoning, a mitigation of contamination: a call of its own first analyses the present state and may not
+        choose; the move is asked for with that analysis as the turn before.
     """
 
     perception: bool = False
@@ -45,12 +48,19 @@ class Modules:
     reflection: bool = False
     summary: bool = False
     reasoning: bool = False
+    deliberation: bool = False
+
+    @property
+    def names(self) -> list[str]:
+        """The modules that are switched on."""
+        return [f.name for f in fields(self) if getattr(self, f.name)]
 
     @property
     def label(self) -> str:
         """``true`` for the published harness, ``false`` for none, else the modules joined by ``+``."""
-        known = {FULL: "true", Modules(): "false"}
-        return known.get(self) or "+".join(f.name for f in fields(self) if getattr(self, f.name))
+        if set(FULL.names) <= set(self.names):
+            return "+".join(["true", *(name for name in self.names if name not in FULL.names)])
+        return "+".join(self.names) or "false"
 
 
 FULL = Modules(perception=True, memory=True, reflection=True, reasoning=True)
@@ -72,6 +82,8 @@ _SETS: Mapping[str, tuple[Modules, ...]] = {
 def read_modules(text: str) -> tuple[Modules, ...]:
     """Conditions by name: ``true``, ``false``, ``both``, ``each``, or modules joined by ``+``; commas part several.
 
+    ``true`` among joined modules stands for the published harness, as in ``true+deliberation``.
+
     Raises
     ------
     UsageError
@@ -83,7 +95,7 @@ def read_modules(text: str) -> tuple[Modules, ...]:
         if part in _SETS:
             found += _SETS[part]
             continue
-        chosen = part.split("+")
+        chosen = [name for given in part.split("+") for name in (FULL.names if given == "true" else [given])]
         for name in chosen:
             if name not in names:
                 raise unknown_name("harness", name, [*_SETS, *names])
@@ -233,10 +245,15 @@ class Agent:
         if modules.memory or modules.reflection:
             self.memory.saw(seen)
         shown = None if perceived is not None else picture
+        said: list[dict[str, Any]] = []
+        if modules.deliberation:
+            analysis, _ = await self._ask("deliberation", values, shown)
+            asked = self.prompts.messages("deliberation", values)[1]
+            said = [{"role": "user", "content": asked}, {"role": "assistant", "content": analysis}]
         if modules.reasoning:
-            reply, stop = await self._ask("reasoning", values, shown)
+            reply, stop = await self._ask("reasoning", values, shown, said)
         else:
-            reply, stop = await self._ask("base", {**values, "context": _context(values)}, shown)
+            reply, stop = await self._ask("base", {**values, "context": _context(values)}, shown, said)
         parsed: Parsed = parse_reply(reply, harness=modules.reasoning)
         return Decision(parsed.action, parsed.thought, reflection, perceived, stop, self.calls - before)
 
@@ -265,7 +282,14 @@ class Agent:
             image = grid_over(image, *self.settings.grid)
         return image_part(Image.fromarray(image), scale=self.settings.scale)
 
-    async def _ask(self, module: str, values: Mapping[str, str], picture: dict[str, Any] | None) -> tuple[str, str]:
+    async def _ask(
+        self,
+        module: str,
+        values: Mapping[str, str],
+        picture: dict[str, Any] | None,
+        said: Sequence[dict[str, Any]] = (),
+    ) -> tuple[str, str]:
+        """Text and stop reason of a reply; ``said`` are turns before the question."""
         system, user = self.prompts.messages(module, values)
         content: Any = user
         if picture is not None:
@@ -273,7 +297,7 @@ class Agent:
 
             content = with_images(user, [picture])
         messages: list[dict[str, Any]] = [{"role": "system", "content": system}] if system else []
-        messages.append({"role": "user", "content": content})
+        messages += [*said, {"role": "user", "content": content}]
         self.calls += 1
         reply = await self.model.generate(
             messages,

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay.core.errors import DataError, unknown_name
 
-MODULES = ("base", "perception", "memory", "summary", "reasoning")
+MODULES = ("base", "perception", "memory", "summary", "deliberation", "reasoning")
 _SLOT = re.compile(r"\{([a-z_]+)\}")
 
 # Slots that a template must keep, whatever else an optimiser rewrites.
@@ -20,6 +20,7 @@ SLOTS: Mapping[str, tuple[str, ...]] = {
     "perception": (),
     "memory": ("prev_context", "current_observation"),
     "summary": ("prev_context",),
+    "deliberation": ("textual_representation",),
     "reasoning": ("textual_representation", "game_trajectory", "reflection"),
 }
 
@@ -117,6 +118,14 @@ _SKELETON: Mapping[str, tuple[str, str]] = {
         "You keep the notes of a player of {title}.",
         "Turns so far:\n{prev_context}\n\nSum them up in a few lines: what was tried, what it brought, what still "
         "matters.\nReply as\nsummary: your text",
+    ),
+    "deliberation": (
+        "You analyse a position of {title} for the one who plays it.",
+        "Rules: {rules}\n\nReading the state: {legend}\n\nActions: {actions}\n\n"
+        "Description of the frame: {processed_visual_description}\n\nState:\n{textual_representation}\n\n"
+        "Go by what stands here alone, even if you believe to know this game or how it goes on. Name the parts of the "
+        "state that matter now, then for each sensible action what it would lead to and why, by the rules above. Do "
+        "not choose yet.",
     ),
     "reasoning": (
         "You play {title} and think before you act.",
