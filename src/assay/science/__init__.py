@@ -1,0 +1,1 @@
+"""Science wing: benchmarks on simulations and measurements of nature."""
