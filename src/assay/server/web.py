@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import jinja2
+import msgspec
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -101,10 +102,15 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
     return response
 
 
+def answer(value: Any, status: int = 200) -> Response:
+    """JSON; NaN and infinities become null, times ISO 8601, dataclasses objects."""
+    return Response(msgspec.json.encode(value, enc_hook=str), status, media_type="application/json")
+
+
 def url_with(request: Request, **changed: Any) -> str:
-    """This address with some parameters of its query changed; None takes one out."""
+    """This address with some parameters of its query changed; None takes one out, a list gives it several times."""
     kept = [(k, v) for k, v in request.query_params.multi_items() if k not in changed]
-    query = urlencode([*kept, *((k, v) for k, v in changed.items() if v is not None)])
+    query = urlencode([*kept, *((k, v) for k, v in changed.items() if v is not None)], doseq=True)
     return f"{request.url.path}?{query}" if query else request.url.path
 
 

@@ -1,0 +1,116 @@
+"""Run folders of a server: found by name, never by a path, and nothing outside them is read."""
+
+from __future__ import annotations
+
+import fcntl
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.core.errors import DataError
+
+LARGEST_MANIFEST = 16 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """A run: its folder and its manifest, as they were when it was looked at."""
+
+    path: Path
+    info: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """Name of the folder."""
+        return self.path.name
+
+    @property
+    def status(self) -> str:
+        """finished, interrupted, running; a run whose process is gone is interrupted, whatever its manifest says."""
+        status = str(self.info.get("status", "interrupted"))
+        return "interrupted" if status == "running" and not _is_written(self.path) else status
+
+    def file(self, name: str) -> Path | None:
+        """A plain file of the run; None where there is none, or where it lies outside the folder."""
+        path = self.path / name
+        try:
+            inside = path.resolve(strict=True).is_relative_to(self.path.resolve())
+            return path if inside and stat.S_ISREG(path.stat().st_mode) else None
+        except (OSError, ValueError, RuntimeError):
+            return None
+
+
+class RunFolders:
+    """The runs of one folder. Manifests are read again when their file changed."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._known: dict[str, tuple[tuple[int, int, int], RunFolder]] = {}
+
+    def all(self) -> list[RunFolder]:
+        """Every run that can be read, newest first."""
+        try:
+            names = [p.name for p in self.root.iterdir()]
+        except OSError:
+            return []
+        found = []
+        for name in names:
+            try:
+                run = self.find(name)
+            except DataError:
+                continue
+            if run is not None:
+                found.append(run)
+        self._known = {run.id: self._known[run.id] for run in found if run.id in self._known}
+        return sorted(found, key=lambda run: str(run.info.get("created", "")), reverse=True)
+
+    def find(self, name: str) -> RunFolder | None:
+        """The run of that name; None where there is none.
+
+        A name is the name of a folder right below the root: no separators, no hidden folders, no links.
+        """
+        if not name or name.startswith(".") or "/" in name or "\\" in name or "\0" in name or len(name) > 255:
+            return None
+        path = self.root / name
+        manifest = path / "run.json"
+        try:
+            if not stat.S_ISDIR(path.lstat().st_mode):
+                return None
+            facts = manifest.lstat()
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > LARGEST_MANIFEST:
+            return None
+        mark = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        known = self._known.get(name)
+        if known is not None and known[0] == mark:
+            return known[1]
+        try:
+            info = msgspec.json.decode(manifest.read_bytes())
+        except OSError:
+            return None
+        except msgspec.DecodeError:
+            info = None
+        if not isinstance(info, dict) or not isinstance(info.get("tasks"), dict) or "benchmark" not in info:
+            raise DataError(f"The run.json of {name} is no manifest of a run; restore it or delete the folder.")
+        run = RunFolder(path, info)
+        self._known[name] = (mark, run)
+        return run
+
+
+def _is_written(path: Path) -> bool:
+    """Whether a process holds the run for writing."""
+    try:
+        with (path / ".lock").open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                return True
+            fcntl.flock(file, fcntl.LOCK_UN)
+    except OSError:
+        return False
+    return False
