@@ -132,6 +132,12 @@ def test_a_fingerprint_sees_every_cell_and_no_order():
     assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
 
 
+def test_the_manifest_of_a_run_on_an_object_tells_what_the_object_was_built_with():
+    bench = Counting(3)
+    assert list(bench.options.values()) == [3]
+    assert count(benchmark=bench).info["options"] == dict(bench.options)
+
+
 def test_a_run_made_from_objects_needs_them_again_to_be_resumed():
     run = count()
     with pytest.raises(UsageError, match="Python objects"):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 if TYPE_CHECKING:
     import polars as pl
@@ -212,7 +214,7 @@ class Benchmark(ABC):
     recipes
         Makers by name: ``"module:function"``.
     options
-        What it was built with, when it was loaded by name.
+        What it was built with: the keyword arguments of ``__init__``.
     """
 
     name: ClassVar[str]
@@ -225,6 +227,14 @@ class Benchmark(ABC):
     analyses: Mapping[str, Analysis | str] = {}
     recipes: Mapping[str, str] = {}
     options: Mapping[str, Any] = {}
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        benchmark = super().__new__(cls)
+        # Noted here so that the manifest of a run on an object tells them too; wrong ones are __init__'s to refuse.
+        with contextlib.suppress(TypeError):
+            given = inspect.signature(cls.__init__).bind_partial(benchmark, *args, **kwargs).arguments
+            benchmark.options = dict(list(given.items())[1:])
+        return benchmark
 
     @abstractmethod
     def tasks(self) -> Sequence[Task]:
