@@ -29,6 +29,8 @@ Step = tuple[Any, float, bool, bool, dict[str, Any]]
 STATE_VERSION = 1
 _ACTIONS = 0x616374
 """Beside the seed: makes the generator of random actions another one than that of the game."""
+_PCG_MULTIPLIER = 0x2360ED051FC65DA44385DF649FCCF645
+_MASK = (1 << 128) - 1
 
 
 class EnvError(UsageError, ValueError):
@@ -91,6 +93,7 @@ class Env:
         self.turn = 0
         self._rng = None
         self._action_rng = None
+        self._action_seed = None
         self._random = None
         return self
 
@@ -170,9 +173,10 @@ class Env:
     def sample_random_action(self) -> str:
         """An action that the environment can read. Drawn from a generator apart, which follows from the same seed: an
         episode is a function of seed and actions alone."""
-        if self._action_rng is None:
-            self._action_rng = _generator(None)
-        return self.random_action(self._action_rng)
+        rng = self._actions()
+        if rng is None:
+            rng = self._action_rng = seeded_generator(None)
+        return self.random_action(rng)
 
     def close(self) -> None:
         """Release what the environment holds outside this process; may be called twice."""
@@ -199,8 +203,8 @@ class Env:
         """Seed this environment's generators (and, with ``seed_global``, the process-wide ones)."""
         if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
             raise EnvError(f"{self.name}: the seed is {seed!r}; it must be an integer from 0.")
-        self._rng = _generator(int(seed))
-        self._action_rng = _generator([int(seed), _ACTIONS])
+        self._rng = seeded_generator(int(seed), self._rng)
+        self._action_rng, self._action_seed = None, int(seed)
         self._random = None
         if self.seed_global:
             random.seed(int(seed))
@@ -210,8 +214,14 @@ class Env:
     def rng(self) -> np.random.Generator:
         """The environment's own generator; from the machine's entropy until `reset` was given a seed."""
         if self._rng is None:
-            self._rng = _generator(None)
+            self._rng = seeded_generator(None)
         return self._rng
+
+    def _actions(self) -> np.random.Generator | None:
+        """The generator of random actions, if a seed was given: made when it is needed, which for most is never."""
+        if self._action_rng is None and self._action_seed is not None:
+            self._action_rng = seeded_generator([self._action_seed, _ACTIONS])
+        return self._action_rng
 
     @property
     def random(self) -> random.Random:
@@ -235,7 +245,7 @@ class Env:
             "turn": self.turn,
             "max_turns": self.max_turns,
             "rng": _pack(self.rng),
-            "action_rng": None if self._action_rng is None else _pack(self._action_rng),
+            "action_rng": None if (actions := self._actions()) is None else _pack(actions),
             "game": {name: copy.deepcopy(getattr(self, name)) for name in self.saved if hasattr(self, name)},
         }
         if self._random is not None:
@@ -262,6 +272,7 @@ class Env:
             self.max_turns = state["max_turns"]
             self._rng = _unpack(state["rng"])
             self._action_rng = None if state["action_rng"] is None else _unpack(state["action_rng"])
+            self._action_seed = None
             self._random = None
             if "random" in state:
                 version, numbers, gauss = state["random"]
@@ -304,8 +315,23 @@ def below(rng: np.random.Generator, n: int) -> int:
     return int(rng.random() * n)
 
 
-def _generator(seed: int | list[int] | None) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+def seeded_generator(seed: int | list[int] | None, into: np.random.Generator | None = None) -> np.random.Generator:
+    """``Generator(PCG64(SeedSequence(seed)))``; ``into``, where given, is put into that state and returned.
+
+    numpy takes longer to make a generator than a small game to be dealt. The steps are those of PCG's ``srandom``.
+    """
+    if into is None:
+        return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+    words = np.random.SeedSequence(seed).generate_state(8).tolist()
+    start, stream = (
+        (words[at] | words[at + 1] << 32) << 64 | words[at + 2] | words[at + 3] << 32 for at in (0, 4)
+    )
+    increment = (stream << 1 | 1) & _MASK
+    state = ((increment + start) * _PCG_MULTIPLIER + increment) & _MASK
+    into.bit_generator.state = {
+        "bit_generator": "PCG64", "state": {"state": state, "inc": increment}, "has_uint32": 0, "uinteger": 0,
+    }  # fmt: skip
+    return into
 
 
 def _pack(rng: np.random.Generator) -> dict[str, Any]:

@@ -11,16 +11,13 @@ from __future__ import annotations
 
 import copy
 import inspect
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as Late
 from contextlib import suppress
 from enum import Enum
 from functools import partial
 from queue import SimpleQueue
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -346,18 +343,44 @@ class SyncVectorEnv(_Here):
         return [self._one(self.slots[call[0]], *call[1:]) for call in calls]
 
 
+class _Round:
+    """What the threads of one call give. The caller is woken once, by the last of them, not once a thread."""
+
+    def __init__(self, count: int) -> None:
+        self.results: list[Any] = [None] * count
+        self._left = count
+        self._counting = Lock()
+        self._over = Lock()
+        if count:
+            self._over.acquire()
+
+    def run(self, place: int, fn: Callable[[], Any]) -> None:
+        """The result of a call, or what it raised, into its place."""
+        try:
+            self.results[place] = fn()
+        except BaseException as error:
+            self.results[place] = error
+        with self._counting:
+            self._left -= 1
+            last = not self._left
+        if last:
+            self._over.release()
+
+    def wait(self, seconds: float | None) -> None:
+        """Until all are there, or the time is up."""
+        self._over.acquire(timeout=-1 if seconds is None else seconds)
+
+
 class _Hand:
     """A thread that does one thing after another. A daemon: one that hangs does not keep the program from ending."""
 
     def __init__(self, name: str) -> None:
-        self._work: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._work: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
         self._thread = Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, fn: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._work.put((future, fn))
-        return future
+    def submit(self, fn: Callable[[], Any]) -> None:
+        self._work.put(fn)
 
     def end(self, wait: bool) -> None:
         self._work.put(None)
@@ -365,12 +388,9 @@ class _Hand:
             self._thread.join()
 
     def _serve(self) -> None:
-        while (item := self._work.get()) is not None:
-            future, fn = item
-            try:
-                future.set_result(fn())
-            except BaseException as error:
-                future.set_exception(error)
+        while (work := self._work.get()) is not None:
+            with suppress(Exception):  # a `_Round` keeps what its calls raise
+                work()
 
 
 class AsyncVectorEnv(_Here):
@@ -384,17 +404,11 @@ class AsyncVectorEnv(_Here):
         self._hands = [_Hand(f"env {i}") for i in range(self.num_envs)]
 
     def _call(self, calls: Sequence[Call]) -> list[Result | BaseException]:
-        waiting = [
-            (call[0], self._hands[call[0]].submit(partial(self._one, self.slots[call[0]], *call[1:]))) for call in calls
-        ]
-        end = None if self.seconds is None else time.monotonic() + self.seconds
-        out: list[Result | BaseException] = []
-        for index, future in waiting:
-            try:
-                out.append(future.result(None if end is None else max(end - time.monotonic(), 0.0)))
-            except Late:
-                out.append(self._late(index))
-        return out
+        this = _Round(len(calls))
+        for place, (index, *call) in enumerate(calls):
+            self._hands[index].submit(partial(this.run, place, partial(self._one, self.slots[index], *call)))
+        this.wait(self.seconds)
+        return [self._late(call[0]) if found is None else found for call, found in zip(calls, list(this.results))]
 
     def _renew(self, index: int) -> None:
         # The old environment is closed by its own thread, when and if that comes back.

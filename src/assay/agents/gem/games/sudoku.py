@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import permutations
 from math import isqrt
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,57 @@ def full_grid(side: int, rng: np.random.Generator) -> list[int]:
             return board.cells
 
 
+@lru_cache(maxsize=1)
+def small_grids() -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
+    """The 12 completed 4x4 grids that begin with 1 2 3 4, from which renumbering makes all 288; and for each grid and
+    cell the sets of cells, as bit masks without that cell, that must not all be empty beside it.
+
+    Where two grids differ is such a set: with it empty, both fit. The smallest ones decide.
+    """
+    first = [grid for grid in _completions([1, 2, 3, 4, *[0] * 12], 4)]
+    every = [tuple(numbers[value - 1] for value in grid) for grid in first for numbers in permutations((1, 2, 3, 4))]
+    sets = []
+    for grid in first:
+        differ = {sum(1 << cell for cell in range(16) if grid[cell] != other[cell]) for other in every} - {0}
+        least = [mask for mask in differ if not any(other != mask and other & mask == other for other in differ)]
+        sets.append([tuple(mask ^ 1 << cell for mask in least if mask >> cell & 1) for cell in range(16)])
+    return first, sets
+
+
+def _completions(cells: list[int], side: int) -> Iterator[tuple[int, ...]]:
+    if 0 not in cells:
+        yield tuple(cells)
+        return
+    cell = cells.index(0)
+    choices = _Board(cells, side).choices(cell)
+    for value in range(1, side + 1):
+        if choices >> value - 1 & 1:
+            yield from _completions([*cells[:cell], value, *cells[cell + 1 :]], side)
+
+
+_RENUMBERED = tuple((0, *numbers) for numbers in permutations((1, 2, 3, 4)))
+
+
+def small_puzzle(tries: int, rng: np.random.Generator) -> tuple[list[int], list[int]]:
+    """Solution and cells of a 4x4 puzzle; every completed grid is equally likely. As `full_grid` and `blank` together,
+    without a search: 4x4 is small enough to know every grid."""
+    grids, sets = small_grids()
+    which, numbering = divmod(int(rng.random() * 288), 24)
+    numbers = _RENUMBERED[numbering]
+    solution = [numbers[value] for value in grids[which]]
+    cells = solution.copy()
+    beside = sets[which]
+    filled = 0xFFFF
+    for cell in rng.permutation(16)[:tries].tolist():
+        for mask in beside[cell]:
+            if not mask & filled:
+                break
+        else:
+            cells[cell] = 0
+            filled ^= 1 << cell
+    return solution, cells
+
+
 def blank(grid: Sequence[int], side: int, tries: Sequence[int]) -> list[int]:
     """Empty the cells in ``tries`` one after the other, each only where the completion stays unique.
 
@@ -148,6 +200,16 @@ def _fits(board: _Board, cell: int, bit: int, empty: list[int]) -> bool:
     return found
 
 
+@lru_cache(maxsize=8)
+def _layout(side: int) -> tuple[str, list[str]]:
+    """A board with a place for each cell, and how each number is shown there."""
+    size, width = isqrt(side), len(str(side))
+    row = " | ".join([" ".join(["%s"] * size)] * size)
+    line = "+".join(["-" * ((width + 1) * size + 1)] * size)[1:]
+    lines = [line if at % (size + 1) == size else row for at in range(side + size - 1)]
+    return "\n".join(lines), [f"{value or '.':>{width}}" for value in range(side + 1)]
+
+
 class Sudoku(Game):
     """A right number earns 1 / cells empty at the beginning; a wrong one is against the rules.
 
@@ -170,9 +232,12 @@ class Sudoku(Game):
         self.require(1 <= self.clues <= self.scale**2, "clues must be from 1 to the number of cells")
 
     def deal(self) -> None:
-        self.solution = full_grid(self.scale, self.rng)
-        tries = [int(cell) for cell in self.rng.permutation(self.scale**2)[: self.clues]]
-        self.cells = blank(self.solution, self.scale, tries)
+        if self.scale == 4:
+            self.solution, self.cells = small_puzzle(self.clues, self.rng)
+        else:
+            self.solution = full_grid(self.scale, self.rng)
+            tries = self.rng.permutation(self.scale**2)[: self.clues].tolist()
+            self.cells = blank(self.solution, self.scale, tries)
         self.empties = self.cells.count(0)
 
     def rules(self) -> str:
@@ -183,15 +248,8 @@ class Sudoku(Game):
         )
 
     def board(self) -> str:
-        side, size = self.scale, isqrt(self.scale)
-        width = len(str(side))
-        lines = []
-        for row in range(side):
-            if row and row % size == 0:
-                lines.append("+".join(["-" * ((width + 1) * size + 1)] * size)[1:])
-            shown = [f"{value or '.':>{width}}" for value in self.cells[row * side : (row + 1) * side]]
-            lines.append(" | ".join(" ".join(shown[at : at + size]) for at in range(0, side, size)))
-        return "\n".join(lines)
+        text, shown = _layout(self.scale)
+        return text % tuple([shown[value] for value in self.cells])
 
     def play(self, box: re.Match[str]) -> Move:
         row, col, number = (int(word) if len(word) < 10 else 0 for word in box.groups())

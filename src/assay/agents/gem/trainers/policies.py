@@ -77,15 +77,17 @@ class ActionPolicy(nn.Module):
 
     def encode(self, prompts: Sequence[str]) -> Tensor:
         """Which hashed lines each prompt holds, (turns, features), 0 or 1."""
-        out = torch.zeros(len(prompts), self.features)
+        out = torch.zeros(len(prompts) * self.features)
+        on: list[int] = []
         for row, prompt in enumerate(prompts):
             if prompt not in self._seen:
                 if len(self._seen) >= 50_000:
                     self._seen.clear()
                 lines = {line.strip() for line in prompt.splitlines()} - {""}
                 self._seen[prompt] = sorted({zlib.crc32(line.encode()) % self.features for line in lines})
-            out[row, self._seen[prompt]] = 1.0
-        return out
+            on += [row * self.features + at for at in self._seen[prompt]]
+        out[torch.tensor(on, dtype=torch.long)] = 1.0
+        return out.view(len(prompts), self.features)
 
     def act(self, prompts: Sequence[str]) -> list[Act]:
         with torch.no_grad():
