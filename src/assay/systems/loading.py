@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PREFIXES: Mapping[str, str] = {
     "local": "local:smollm2, a model inside an installed package",
     "hf": "hf:ORG/NAME or hf:FOLDER, a Hugging Face model on this machine",
-    "human": "human:NAME, a person at a web page",
+    "human": "human:NAME, a person at a web page, or human: for a panel of whoever comes",
     "submission": "submission:PATH, a file of predictions or a run folder",
     "method": "method:NAME, a method that the benchmark brings along",
     "python": "python:package.module:attribute, an object of your own",
@@ -69,10 +69,10 @@ def parse(name: str) -> SystemName:
         raise _no_prefix(name, prefix)
     if prefix not in known:
         raise unknown_name("kind of system", prefix, known, hint=f"(in {name.partition('?')[0]!r})")
-    if not rest:
+    if not rest and prefix != "human":
         raise UsageError(f"{name!r} ends where a name should follow; write, say, {_example(prefix)}.")
     place = None
-    if prefix in providers():
+    if prefix in providers() or prefix == "human":
         # Only an address: "@" is part of some models' names (claude-3-5-sonnet@20240620).
         for scheme in ("@http://", "@https://"):
             model, at, address = rest.partition(scheme)
@@ -99,7 +99,7 @@ def load(name: str, *, benchmark: Benchmark | str | None = None, role: str = "su
     ----------
     name
         ``PREFIX:REST?key=value&...``: a provider (``openai:gpt-4o``, ``vllm:MODEL@URL``), ``local:``, ``hf:``,
-        ``submission:``, ``method:`` or ``python:``.
+        ``human:``, ``submission:``, ``method:`` or ``python:``.
     benchmark
         Where ``method:`` looks.
     role
@@ -115,7 +115,9 @@ def load(name: str, *, benchmark: Benchmark | str | None = None, role: str = "su
     parts = parse(name)
     prefix, rest, place, options = parts
     if prefix == "human":
-        raise UsageError(f"{name}: people answer at assay's web server, which this release does not have yet.")
+        from assay.systems.human import load_human
+
+        return load_human(rest, place, role=role, **typed(load_human, options, name, skip=2))
     if prefix == "submission":
         from assay.systems.submission import Submission
 

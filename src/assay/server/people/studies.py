@@ -23,10 +23,6 @@ from assay.systems import forms
 if TYPE_CHECKING:
     from assay.server.settings import Settings
 
-MEDIA_TYPES = {
-    "image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/mpeg", "audio/ogg", "audio/flac", "audio/webm",
-}  # fmt: skip
-"""What is shown. SVG is not among them: it may hold scripts."""
 AUDIO_FORMATS = {
     "wav": "audio/wav",
     "mp3": "audio/mpeg",
@@ -34,6 +30,8 @@ AUDIO_FORMATS = {
     "flac": "audio/flac",
     "webm": "audio/webm",
 }
+MEDIA_TYPES = {"image/png", "image/jpeg", "image/gif", "image/webp", *AUDIO_FORMATS.values()}
+"""What is shown. SVG is not among them: it may hold scripts."""
 SLACK_SECONDS = 2.0
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
