@@ -126,7 +126,7 @@ def turns(modules: Modules, replies: list[str], *, mode: str = "text", steps: in
     async def run() -> None:
         observation, _ = env.reset(1)
         for _ in range(steps):
-            decision = await agent.decide(env, observation)
+            decision = await agent.decide(observation)
             observation = env.step(decision.action or "none")[0]
             agent.done(decision.action or "none", decision)
 

@@ -193,6 +193,7 @@ class LMGame(Benchmark):
         "contamination": f"{_ROOM}.recipes:contamination",
         "optimise": f"{_ROOM}.recipes:optimise",
         "train": f"{_ROOM}.recipes:train",
+        "tournament": f"{_ROOM}.tournament:tournament",
         "reproduce": f"{_ROOM}.reproduce:reproduce",
     }
 

@@ -211,7 +211,8 @@ async def play_model(
         over = record.info["end"] is not None
         while not over:
             started = time.perf_counter()
-            decision = await agent.decide(env, observation)
+            background = getattr(env.engine, "background", None)
+            decision = await agent.decide(observation, None if background is None else background())
             action = decision.action or UNREAD
             result = env.step(action)
             observation = result[0]

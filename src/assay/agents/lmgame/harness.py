@@ -6,16 +6,13 @@ import hashlib
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assay.agents.lmgame.parsing import Parsed, parse_reply, section
 from assay.agents.lmgame.prompts import Prompts
 from assay.core.errors import UsageError, unknown_name
 from assay.systems.chat.model import ChatModel
 from assay.systems.environment import text_of
-
-if TYPE_CHECKING:
-    from assay.agents.lmgame.env import GameEnv
 
 NONE = "N/A"
 LOST_SUMMARY = "Notes of the earlier turns were lost; go by the present state."
@@ -213,18 +210,23 @@ class Agent:
         self.seed = seed
         self.calls = 0
 
-    async def decide(self, env: GameEnv, observation: Any) -> Decision:
-        """Choose a move for what is seen. The memory takes the observation now and the move in `done`."""
+    async def decide(self, observation: Any, background: str | None = None) -> Decision:
+        """Choose a move for what is seen. The memory takes the observation now and the move in `done`.
+
+        Parameters
+        ----------
+        background
+            What happened before the episode, in games with a story.
+        """
         modules, before = self.modules, self.calls
         text = text_of(observation)
         picture = None if isinstance(observation, str) else self._part(observation["image"])
-        background = getattr(env.engine, "background", None)
         values = {
             "textual_representation": text or NONE,
             "processed_visual_description": NONE,
             "game_trajectory": NONE,
             "reflection": NONE,
-            "background": (background() if background is not None else None) or NONE,
+            "background": background or NONE,
         }
         perceived = None
         if modules.perception and picture is not None:

@@ -94,7 +94,27 @@ GUIDES: Mapping[str, Guide] = {
         "a",
     ),
 }
-GUIDES = {**GUIDES, "super_mario_bros": replace(GUIDES["platformer"], title="Super Mario Bros")}
+GUIDES = {
+    **GUIDES,
+    "super_mario_bros": replace(GUIDES["platformer"], title="Super Mario Bros"),
+    "tic_tac_toe": Guide(
+        "tic-tac-toe",
+        "Two players put their mark on a free cell of a 3x3 board in turns; three in a row, column or diagonal win. "
+        "Naming a cell that is not free loses the game.",
+        "Marks are X and O; free cells show their number, 1 to 9 from the upper left.",
+        "the number of a free cell",
+        "5",
+    ),
+    "holdem": Guide(
+        "heads-up Texas Hold'em with fixed limits",
+        "Each hand both players hold two cards and share up to five on the board; the best five of seven win the pot. "
+        "Blinds are 1 and 2 chips, raises 2 chips before the turn card and 4 from it on, at most four bets a round. "
+        "Chips are counted over all hands. An action that is not legal folds.",
+        "Cards are rank and suit: Th is the ten of hearts.",
+        "call, check, raise, fold, as far as they are legal now",
+        "call",
+    ),
+}
 
 _REPLY = "Reply with exactly two sections:\nthought: your reasoning, briefly\nmove: one action, for example {example}"
 

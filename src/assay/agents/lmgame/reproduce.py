@@ -171,21 +171,22 @@ def weak_model(out: Path, name: str, steps: int, seeds: int) -> Claim:
 
 
 def prompts_converge() -> Claim:
-    """(c) Optimising cuts the spread between prompt variants of the simulated player by 30 percent or more."""
+    """(c) Optimising cuts the spread between prompt variants of the simulated player of (b) by 30 percent or more.
+
+    Sixteen episodes a comparison: what a missing section costs this player is a few points, the luck of a single
+    board tens. Sixty other boards say what came of it.
+    """
     from assay.agents.lmgame.harness import Modules
     from assay.agents.lmgame.optimise import SkeletonRewriter, evaluator, optimise, seed_variants
     from assay.agents.lmgame.simulated import SimulatedModel
 
     game = "candy_crush"
-    player = SimulatedModel(view=0.3, blur=0.05, careful=False)
-    evaluate = evaluator(game, player, modules=Modules(memory=True), max_steps=20)
-    found = asyncio.run(
-        optimise(seed_variants(game), evaluate, [SkeletonRewriter(game)], rounds=3, candidates=2, batch=4, final=20)
-    )
-    less = f"{100 * found.reduction:.0f} % less"
+    evaluate = evaluator(game, SimulatedModel(careful=False), modules=Modules(memory=True), max_steps=20)
+    found = asyncio.run(optimise(seed_variants(game), evaluate, [SkeletonRewriter(game)], batch=16, final=60))
     told = (
         f"{len(found.variants)} variants, standard deviation of their means {found.std_before:.1f} -> "
-        f"{found.std_after:.1f} ({less}), mean {found.mean_before:.1f} -> {found.mean_after:.1f}"
+        f"{found.std_after:.1f} ({100 * found.reduction:.0f} % less; without the luck of the boards "
+        f"{found.true_before:.1f} -> {found.true_after:.1f}), mean {found.mean_before:.1f} -> {found.mean_after:.1f}"
     )
     return Claim(
         "(c) prompt optimisation cuts the spread between variants by at least 30 %", told, found.reduction >= 0.3
