@@ -162,8 +162,8 @@ class ModelOutputs:
 
     name = "llm_outputs"
 
-    def __init__(self, model: ChatModel, inputs: int = 10) -> None:
-        self.model, self.inputs = model, inputs
+    def __init__(self, model: ChatModel, inputs: int = 10, max_tokens: int = 2048) -> None:
+        self.model, self.inputs, self.max_tokens = model, inputs, max_tokens
 
     async def make_suite(self, problem: Problem, box: Sandbox, *, seed: int) -> TestSuite:
         """One call an input; an answer without a fenced block gives no test."""
@@ -178,7 +178,9 @@ class ModelOutputs:
         cases = []
         for text in [text for text, valid in zip(given, good) if valid]:
             messages = prompt("output", statement=problem.statement, given=text.rstrip())
-            reply = await self.model.generate(messages, temperature=0.0, max_tokens=2048, seed=seed % 2**31)
+            reply = await self.model.generate(
+                messages, temperature=0.0, max_tokens=self.max_tokens, seed=seed % 2**31
+            )
             answer = fenced(reply.text).value
             if answer is not None:
                 cases.append(Case(text, answer))
@@ -240,9 +242,9 @@ def written(model: str | None = None, quota: int | None = None) -> Pipeline:
     return Pipeline("written", quota=quota, model=_loaded(model, "kit writer", "written"))
 
 
-def llm_outputs(model: str | None = None, inputs: int = 10) -> ModelOutputs:
+def llm_outputs(model: str | None = None, inputs: int = 10, max_tokens: int = 2048) -> ModelOutputs:
     """Outputs by a chat model."""
-    return ModelOutputs(_loaded(model, "output writer", "llm_outputs"), inputs)
+    return ModelOutputs(_loaded(model, "output writer", "llm_outputs"), inputs, max_tokens)
 
 
 METHODS: Mapping[str, Callable[..., SuiteMaker]] = {

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from assay.core.errors import UsageError, unknown_name
-from assay.systems.environment import check_actions, generator
+from assay.systems.environment import Info, Observation, check_actions, generator
 
-Stepped = tuple[dict[str, str], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]
+Stepped = tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, Info]]
 
 
 class TableGame(ABC):
@@ -41,7 +41,7 @@ class TableGame(ABC):
     turn: str
     over: bool = True
 
-    def reset(self, seed: int | None = None) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
+    def reset(self, seed: int | None = None) -> tuple[dict[str, Observation], dict[str, Info]]:
         """Begin a game."""
         self.rng = generator(seed)
         self.gains = dict.fromkeys(self.agents, 0.0)
@@ -70,7 +70,9 @@ class TableGame(ABC):
         before = dict(self.gains)
         self.play(action if known else self.penalty())
         rewards = {seat: self.gains[seat] - before[seat] for seat in self.agents}
-        infos = {seat: {"refused": actions[agent]} if seat == agent and not known else {} for seat in self.agents}
+        infos: dict[str, Info] = {
+            seat: {"refused": actions[agent]} if seat == agent and not known else {} for seat in self.agents
+        }
         return (
             {seat: self.look(seat) for seat in self.agents},
             rewards,
