@@ -164,6 +164,27 @@ def test_copying_the_board_foresees_nothing() -> None:
     assert found.unread == 0.0
 
 
+@pytest.mark.parametrize("game", diagnostics.FORESEEN)
+def test_who_plays_the_actions_on_an_engine_foresees_everything(game: str) -> None:
+    """Sokoban from the board alone; Tetris knows the piece from a twin that draws the same positions."""
+    twins = iter(diagnostics._positions(game, 5, 12, 0))
+
+    def plays(messages, rng):  # type: ignore[no-untyped-def]
+        text = text_of(messages)
+        board = re.search(r"```\n(.*?)\n```", text, re.DOTALL)[1].split("\n")  # type: ignore[index]
+        env = next(twins)
+        while [list(row) for row in board] != diagnostics.BOARDS[game][0](env):
+            env = next(twins)
+        for action in re.search(r"Actions in order: (.*)", text)[1].split(", "):  # type: ignore[index]
+            env.engine.play(env.engine.parse(action))
+        return "```\n" + "\n".join("".join(row) for row in diagnostics.BOARDS[game][0](env)) + "\n```"
+
+    (found,) = asyncio.run(diagnostics.prediction(ScriptedChatModel(plays), game, steps=(2,), boards=5))
+    assert (found.value, found.exact, found.unread) == (1.0, 1.0, 0.0)
+    with pytest.raises(UsageError, match="candy_crush"):
+        asyncio.run(diagnostics.prediction(ScriptedChatModel(plays), "candy_crush"))
+
+
 def test_saying_what_the_engine_says_about_effects_is_right() -> None:
     def looks(messages, rng):  # type: ignore[no-untyped-def]
         boards = re.findall(r"'board': (\[\[.*?\]\])", text_of(messages))
@@ -226,6 +247,27 @@ def test_the_view_is_centred_on_the_player() -> None:
 # -- tables over runs and recipes
 
 
+def test_recall_is_held_against_scores_before_and_after_masking(tmp_path: Path) -> None:
+    import json
+
+    folders, runs = [], []
+    bench = LMGame("courtroom", harness="false", runs=3, logs=False)
+    for number, player in enumerate((METHODS["random"](), METHODS["noisy"](0.5), METHODS["walker"]())):
+        run = assay.run(bench, player, into=tmp_path / f"r{number}")
+        runs.append(run)
+        folders.append(tmp_path / f"c{number}")
+        folders[-1].mkdir()
+        told = {"system": run.system, "recall": {"mean": 0.2 + number / 10}, "masked": {"mean": 0.1}}
+        (folders[-1] / "contamination.json").write_text(json.dumps(told))
+    (row,) = analyses.recall(Runs(runs), folders=",".join(map(str, folders))).rows()
+    assert (row["mitigation"], row["models"]) == ("before", 3)
+    assert row["rho"] == pytest.approx(1.0)
+    with pytest.raises(UsageError, match="Fewer than 3"):
+        analyses.recall(Runs(runs[:2]), folders=",".join(map(str, folders)))
+    with pytest.raises(DataError, match="contamination"):
+        analyses.recall(Runs(runs), folders=str(tmp_path))
+
+
 def test_analyses_of_runs(tmp_path: Path) -> None:
     game = "twenty_forty_eight"
     runs = Runs(
@@ -245,6 +287,21 @@ def test_analyses_of_runs(tmp_path: Path) -> None:
     assert analyses.beat_random(runs).frame.height == 2
     with pytest.raises(UsageError, match="harness=maybe"):
         analyses.normalised(runs, state="maybe")
+
+
+def test_contamination_leaves_masks_and_figures_and_takes_paraphrases_that_keep_names(tmp_path: Path) -> None:
+    import json
+
+    system, options = "method:simulated", {"encoder": "hashed", "frames": False}
+    recipes.contamination(tmp_path, system=system, paraphraser=system, **options)
+    mapping = json.loads((tmp_path / "mapping.json").read_text())
+    lines = {line.partition(": ")[2] for scene in contamination.scenes_of(shipped_script()) for line in scene.lines}
+    assert set(mapping["dialog"]) <= lines
+    found = json.loads((tmp_path / "contamination.json").read_text())
+    assert found["system"] == "simulated"
+    assert len(found["masked"]["similarity"]) == 19
+    assert "frames" not in found
+    assert "similarity" in (tmp_path / "tables.md").read_text()
 
 
 @pytest.mark.slow

@@ -260,6 +260,46 @@ def regret(runs: Runs, *, worst: int = 20) -> list[Table]:
     ]
 
 
+def recall(runs: Runs, *, folders: str) -> Table:
+    """Does knowing the script by heart go with scoring in the courtroom? Spearman's rho over systems.
+
+    ``folders``: what ``assay make lmgame contamination`` left for each system, separated by commas. "after" takes runs
+    with option ``masks`` and the recall of the masked script.
+    """
+    from assay.agents.lmgame.contamination import recall_and_score
+
+    known: dict[str, Any] = {}
+    for name in [name.strip() for name in folders.split(",") if name.strip()]:
+        place = Path(name) / "contamination.json"
+        try:
+            found = json.loads(place.read_text(encoding="utf-8"))
+            known[found["system"]] = {"before": found["recall"]["mean"], "after": found["masked"]["mean"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{place} is not what `assay make lmgame contamination` writes: {error!r}.") from error
+    rows = []
+    for when in ("before", "after"):
+        played: dict[str, list[float]] = {}
+        for run in runs:
+            if run.benchmark == "lmgame" and bool(run.info["options"].get("masks")) == (when == "after"):
+                part = run.records.filter((pl.col("task") == "courtroom") & (pl.col("status") == "ok"))
+                played.setdefault(run.system, []).extend(part["score"].to_list())
+        both = [name for name, values in played.items() if values and name in known]
+        if len(both) >= 3:
+            similarity, scored = ([known[n][when] for n in both], [float(np.mean(played[n])) for n in both])
+            rows.append(
+                {"mitigation": when, "recall": float(np.mean(similarity)), "score": float(np.mean(scored))}
+                | recall_and_score(similarity, scored)
+            )
+    if not rows:
+        raise UsageError("Fewer than 3 systems have both courtroom episodes in the runs and a folder in `folders`.")
+    return Table(
+        "recall",
+        "Recall of the script and score in the courtroom, over systems",
+        pl.DataFrame(rows),
+        notes=["95 % intervals by Fisher's z; recall: mean cosine of the model's version of each scene with the true."],
+    )
+
+
 def read_table(path: str) -> dict[str, Any]:
     """A table of outside benchmarks: ``{"models": [...], "table": {benchmark: [score or null, ...]}}``."""
     place = Path(path)

@@ -182,6 +182,7 @@ class LMGame(Benchmark):
             "steps",
             "budget",
             "regret",
+            "recall",
         )
     }
     recipes = {

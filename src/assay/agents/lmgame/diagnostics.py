@@ -177,36 +177,44 @@ async def effect_reflection(model: ChatModel, game: str, *, boards: int = 20, mo
     return _summary("effect reflection", game, f"changed in {changed} of {boards}", values, rng, unread=unread / boards)
 
 
+# Games whose board after given actions follows from what is shown.
+FORESEEN = ("sokoban", "tetris")
+
+
 async def prediction(
-    model: ChatModel, *, steps: Sequence[int] = (1, 2, 4), boards: int = 20, moves: int = 12, seed: int = 0
+    model: ChatModel,
+    game: str = "sokoban",
+    *,
+    steps: Sequence[int] = (1, 2, 4),
+    boards: int = 20,
+    moves: int = 12,
+    seed: int = 0,
 ) -> list[Found]:
-    """Spatiotemporal reasoning: the Sokoban board after k given actions, accuracy over the cells that change or could.
+    """Spatiotemporal reasoning: the board after k given actions, accuracy over the cells that change or could.
 
     Counted are the cells of the true board that differ before and after, and those that the model says differ: copying
-    the board earns nothing. An action list that changes nothing is drawn again.
+    the board earns nothing. Action lists that change nothing, finish a level, or (Tetris) bring up a new piece are
+    drawn again; a board for which 50 draws find none is left out.
     """
-    _check("sokoban", boards)
-    truth_of, how = BOARDS["sokoban"]
+    _check(game, boards)
+    if game not in FORESEEN:
+        raise unknown_name("game to foresee", game, FORESEEN)
+    truth_of, how = BOARDS[game]
     result = []
     for k in steps:
         if k < 1:
             raise UsageError(f"steps={k}: give at least 1 action to foresee.")
         values, unread, exact = [], 0, 0
-        for number, env in enumerate(_positions("sokoban", boards, moves, seed)):
+        for number, env in enumerate(_positions(game, boards, moves, seed)):
             before = truth_of(env)
-            state, after, actions = env.get_state(), before, []
-            rng = np.random.default_rng([seed, number, k])
-            for _ in range(50):
-                env.set_state(state)
-                actions = [env.engine.random_action(rng) for _ in range(k)]
-                for action in actions:
-                    env.engine.play(env.engine.parse(action))
-                after = truth_of(env)
-                if after != before and len(after) == len(before):
-                    break
+            drawn = _future(env, truth_of, k, np.random.default_rng([seed, number, k]))
+            env.close()
+            if drawn is None:
+                continue
+            actions, after = drawn
             board = "\n".join("".join(row) for row in before)
             told = (
-                f"{GUIDES['sokoban'].rules}\nSymbols: {how}.\n\n```\n{board}\n```\n\nActions in order: "
+                f"{GUIDES[game].rules}\nSymbols: {how}.\n\n```\n{board}\n```\n\nActions in order: "
                 f"{', '.join(actions)}\n\nWrite the board after them in a code block, in the same symbols."
             )
             reply = await model.generate([{"role": "user", "content": told}], seed=seed)
@@ -214,12 +222,30 @@ async def prediction(
             unread += found is None
             values.append(_changed_accuracy(before, after, found))
             exact += found is not None and accuracy(found, after) == 1.0
-            env.close()
-        draws = np.random.default_rng(seed)
-        result.append(
-            _summary("prediction", "sokoban", f"k={k}", values, draws, unread=unread / boards, exact=exact / boards)
-        )
+        draws, n = np.random.default_rng(seed), len(values)
+        result.append(_summary("prediction", game, f"k={k}", values, draws, unread=unread / n, exact=exact / n))
     return result
+
+
+def _future(
+    env: GameEnv, truth_of: Callable[[GameEnv], Grid], k: int, rng: np.random.Generator
+) -> tuple[list[str], Grid] | None:
+    """``k`` actions that change the board within the level and the piece, and the board after them."""
+    state, before = env.get_state(), truth_of(env)
+    place = _stage(env)
+    for _ in range(50):
+        env.set_state(state)
+        actions = [env.engine.random_action(rng) for _ in range(k)]
+        for action in actions:
+            env.engine.play(env.engine.parse(action))
+        if _stage(env) == place and truth_of(env) != before:
+            return actions, truth_of(env)
+    return None
+
+
+def _stage(env: GameEnv) -> Any:
+    info = env.engine.info()
+    return info.get("level"), info.get("pieces"), info.get("all_levels_finished")
 
 
 def _changed_accuracy(before: Grid, after: Grid, found: Grid | None) -> float:

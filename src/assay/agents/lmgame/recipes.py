@@ -122,7 +122,7 @@ def diagnostics(
     out: Path,
     *,
     system: str,
-    games: str = "twenty_forty_eight,candy_crush,sokoban",
+    games: str = "twenty_forty_eight,candy_crush,sokoban,tetris",
     boards: int = 20,
     episodes: int = 5,
     sizes: str = "0,5,10,20,50",
@@ -143,7 +143,8 @@ def diagnostics(
     model = load(system, benchmark="lmgame")
     chosen = [name.strip() for name in games.split(",") if name.strip()]
     curve = [int(size) for size in sizes.split(",") if size.strip().isdigit()]
-    jobs = [("reflection", g, 0) for g in chosen] + [("prediction", "sokoban", k) for k in (1, 2, 4)]
+    jobs = [("reflection", g, 0) for g in chosen]
+    jobs += [("prediction", g, k) for g in chosen if g in d.FORESEEN for k in (1, 2, 4)]
     jobs += [("memory", g, size) for g in chosen for size in curve]
     jobs += [("reading", g, 0) for g in chosen] if pictures else []
 
@@ -154,7 +155,7 @@ def diagnostics(
         elif kind == "reflection":
             found = [await d.effect_reflection(model, game, boards=boards, seed=seed)]
         elif kind == "prediction":
-            found = await d.prediction(model, steps=(k,), boards=boards, seed=seed)
+            found = await d.prediction(model, game, steps=(k,), boards=boards, seed=seed)
         else:
             found = await d.memory_curve(model, game, sizes=(k,), episodes=episodes, max_steps=max_steps)
         return [asdict(f) for f in found]
@@ -172,11 +173,13 @@ def contamination(
     frames: bool = True,
     k: int = 5,
     rounds: int = 20,
+    paraphraser: str = "",
     seed: int = 0,
 ) -> None:
-    """Order of frames and recall of the courtroom script, before and after entity masking; writes ``mapping.json`` too.
+    """Order of frames and recall of the courtroom script, before and after mitigation; writes ``mapping.json`` too.
 
-    ``mapping.json`` is for option ``masks`` of the benchmark. ``frames=false``: for models that read text only.
+    Mitigation: other names, and other words where ``paraphraser`` names a chat model. ``mapping.json`` is for option
+    ``masks`` of the benchmark. ``frames=false``: for models that read text only.
     """
     from dataclasses import asdict
 
@@ -191,19 +194,26 @@ def contamination(
 
     model, known = load(system, benchmark="lmgame"), read_script(script) if script else shipped_script()
     mapping = c.entity_masks(known, np.random.default_rng(seed))
-    write_json(out / "mapping.json", mapping)
+    writer = load(paraphraser, benchmark="lmgame", role="paraphraser") if paraphraser else None
 
     async def one(job: str) -> dict[str, object]:
         rng = np.random.default_rng([seed, len(job)])
+        if job == "paraphrases":
+            # A line is stored as "Speaker: text"; what the game shows, and masks, is the text.
+            lines = [line.partition(": ")[2] for scene in c.scenes_of(known) for line in scene.lines]
+            keep = [*mapping["name_mappings"], *mapping["evidence_mappings"]]
+            return dict(await c.paraphrase(writer, lines, keep=keep, rng=rng)) if writer else {}
         if job == "frames":
             seen = c.record_frames("platformer", seed=seed)
             return asdict(await c.frame_order(model, seen, title="a platform game", k=k, rounds=rounds, rng=rng))
         masks = Masks.of(mapping) if job == "masked" else None
         return asdict(await c.script_recall(model, c.scenes_of(known, masks), load_encoder(encoder), rng=rng))
 
+    (mapping["dialog"],) = resumable_map(one, ["paraphrases"], key=str, out=out)
+    write_json(out / "mapping.json", mapping)
     jobs = ["recall", "masked", *(["frames"] if frames else [])]
     made = dict(zip(jobs, resumable_map(one, jobs, key=str, out=out)))
-    write_json(out / "contamination.json", made)
+    write_json(out / "contamination.json", {"system": model.name, **made})
     write_tables(out, [c.table(c.Recall(**made["recall"]), c.Recall(**made["masked"]))])
 
 
