@@ -26,6 +26,14 @@ from assay.agents.gem.vector import AsyncVectorEnv, SyncVectorEnv, VectorEnv
 GAME = "game:Game2048-v0-easy"
 MOVES = ("\\boxed{left}", "\\boxed{up}", "\\boxed{right}", "\\boxed{down}")
 WAIT = 0.01
+RESETS = "Sudoku hard resets, 64"
+
+
+class Computing(Env):
+    """A step that computes for some milliseconds, in Python, as a big puzzle does."""
+
+    def act(self, action: str) -> Turn:
+        return Turn(str(sum(i * i for i in range(50_000))))
 
 
 class Waiting(Env):
@@ -88,14 +96,21 @@ def measure(seconds: float) -> dict[str, dict[str, float]]:
     out[f"2048, sync, {width}"] = of_vector(SyncVectorEnv(ids, fns), moves, seconds)
     out[f"2048, threads, {width}"] = of_vector(AsyncVectorEnv(ids, fns), moves, seconds)
     cores = os.cpu_count() or 1
-    for workers in sorted({1, 2, cores}):
+    counts = sorted({1, 2, cores})
+    for workers in counts:
         vector = ProcessVectorEnv(ids, fns, workers=workers)
         out[f"2048, processes, {width}, {workers} worker(s)"] = of_vector(vector, moves, seconds)
+    names, makers, nothing = ["computing"] * 16, [Computing] * 16, [""] * 16
+    out["computing, sync, 16"] = of_vector(SyncVectorEnv(names, makers), nothing, seconds)
+    for workers in counts:
+        vector = ProcessVectorEnv(names, makers, workers=workers)
+        out[f"computing, processes, 16, {workers} worker(s)"] = of_vector(vector, nothing, seconds)
     hard = "game:Sudoku-v0-hard"
     resets = ["none"] * width  # no box: every step ends an episode, so that it is mostly the reset that computes
-    for name, kind in (("sync", SyncVectorEnv), ("processes", partial(ProcessVectorEnv, workers=cores))):
+    kinds = {f"processes, {count} worker(s)": partial(ProcessVectorEnv, workers=count) for count in counts}
+    for name, kind in {"sync": SyncVectorEnv, **kinds}.items():
         vector = kind([hard] * width, [partial(make, hard)] * width)
-        out[f"Sudoku hard resets, {name}, {width}"] = of_vector(vector, resets, seconds)
+        out[f"{RESETS}, {name}"] = of_vector(vector, resets, seconds)
     return out
 
 
@@ -116,9 +131,9 @@ def main() -> None:
     theirs: dict[str, Any] = {}
     if not args.no_peer:
         if args.peer_python is None:
-            from gem_games import install
+            from engine import peer_python
 
-            args.peer_python = install()
+            args.peer_python = peer_python("gem-llm-tools")
         theirs = peer(args.peer_python, args.seconds)
     load = os.getloadavg()[0]
     ours = measure(args.seconds)
@@ -133,6 +148,9 @@ def main() -> None:
         limit = width / WAIT
         reached = ours[f"waiting, threads, {width}"]["steps_s"] / limit
         print(f"threads, {width} environments: {reached:.0%} of the limit, {limit:,.0f} steps a second")
+    for case in ("computing, processes, 16", f"{RESETS}, processes"):
+        one, two = (ours[f"{case}, {count} worker(s)"]["steps_s"] for count in (1, 2))
+        print(f"{case}: 2 workers {two / one:.2f} times as fast as 1")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
     python perf/tools.py [--calls 40] [--mcp-calls 8] [--rounds 3] [--no-peers] [--json FILE]
 
-Python: assay's tool forks a warm process in a sandbox for every call. Beside it: a bubblewrap and an interpreter
-started anew for every call, which is the isolation that compares (gem-llm's own ``bwrap`` mode finds no interpreter
-when it runs in a virtual environment; it is tried and reported), and gem-llm's default, a plain process that isolates
-nothing.
+Python: assay's tool forks a warm process in a sandbox for every call. Beside it: gem-llm's ``bwrap`` mode, which
+isolates too (it finds no interpreter when it runs in a virtual environment, so it is shown a copy of the system's);
+gem-llm's default, a plain process that isolates nothing; and a bubblewrap with assay's own interpreter for every call.
 
 MCP: assay's session stays open; gem-llm opens one, and with it starts the server, for every call. Two servers over
 stdio: one of a few lines, that starts at once, and one on the official SDK, as most servers are.
@@ -22,6 +21,7 @@ import ctypes
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -91,6 +91,8 @@ def gem(job: dict[str, Any]) -> list[Outcome]:
     python = peer_python("gem-llm-tools")
     env = {**os.environ, "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as folder:  # it makes its working folders where it is
+        if job.get("sandbox") == "bwrap":
+            job = {**job, "prefix": str(system_prefix(Path(folder)))}
         done = subprocess.run(
             [python, HERE / "with_gem_tools.py"],
             input=json.dumps(job),
@@ -106,6 +108,20 @@ def gem(job: dict[str, Any]) -> list[Outcome]:
         if error:
             raise Broken(f"gem-llm reports: {text.strip()[:200]}")
     return [(s, t) for s, (_, t) in zip(told["seconds"], told["said"], strict=True)]
+
+
+def system_prefix(folder: Path) -> Path:
+    """What gem-llm's bwrap mode can use as its prefix: the system's interpreter under the name ``python``.
+
+    It shows ``sys.prefix`` inside and looks for ``python`` there, which a virtual environment only links to.
+    """
+    found = Path("/usr/bin/python3").resolve()
+    if not found.is_file():
+        raise Broken("gem-llm's bwrap mode needs an interpreter in /usr/bin (apt-get install python3)")
+    target = folder / "prefix" / "bin" / "python"
+    target.parent.mkdir(parents=True)
+    shutil.copy2(found, target)
+    return folder / "prefix"
 
 
 def gem_python(programs: Sequence[str], sandbox: str) -> list[Outcome]:

@@ -18,6 +18,7 @@ def main() -> None:
     if job["tool"] == "python":
         from gem.tools.python_code_tool import PythonCodeTool
 
+        sys.prefix = job.get("prefix", sys.prefix)  # what the bwrap mode shows inside
         tool = PythonCodeTool(sandbox_type=job["sandbox"])
     else:
         from gem.tools.mcp_tool import MCPTool

@@ -19,7 +19,7 @@ from assay.agents.gem.games.g2048 import Game2048, slide
 from assay.agents.gem.games.hanoi import TowerOfHanoi
 from assay.agents.gem.games.sokoban import Sokoban
 from assay.agents.gem.games.sokoban_rooms import make_room
-from assay.agents.gem.games.sudoku import Sudoku, blank, full_grid, solve
+from assay.agents.gem.games.sudoku import Sudoku, blank, full_grid, small_puzzle, solve
 from assay.agents.gem.games.word_search import WordSearch
 from assay.core.errors import DataError
 
@@ -239,6 +239,21 @@ def test_sudoku_completions_are_unique_by_exact_cover(side, tries, seeds):
         assert cells.count(0) <= tries
         assert completions(cells, side) == [grid]
         assert solve(cells, side) == grid
+
+
+def test_small_puzzles_are_what_blanking_by_search_gives_of_all_288_grids_alike():
+    met = Counter()
+    for seed in range(2000):
+        solution, cells = small_puzzle(16 if seed % 2 else 10, np.random.default_rng(seed))
+        met[tuple(solution)] += 1
+        rng = np.random.default_rng(seed)
+        rng.random()
+        order = [int(cell) for cell in rng.permutation(16)[: 16 if seed % 2 else 10]]
+        assert cells == blank(solution, 4, order)
+        if seed < 60:
+            assert completions(cells, 4) == [solution]
+    assert len(met) == 288
+    assert max(met.values()) < 25  # 7 on average
 
 
 def test_blanking_every_cell_leaves_no_clue_that_could_go():

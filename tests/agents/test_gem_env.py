@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from assay.agents.gem.env import Env, EnvError, Turn
+from assay.agents.gem.env import Env, EnvError, Turn, seeded_generator
 from assay.agents.gem.registry import REGISTRY, EnvImportError, Registry, UnknownEnv, make
 from assay.core.errors import AssayError, DataError, UsageError
 from assay.systems.environment import Environment, to_gymnasium
@@ -353,3 +353,25 @@ def test_the_library_is_used_as_gem_is():
     assert all(getattr(gem, name) is not None for name in gem.__all__)
     with pytest.raises(AttributeError, match="no attribute 'spam'"):
         _ = gem.spam
+
+
+@pytest.mark.parametrize("seed", [0, 1, 7, 2**31, 2**40, 2**130, [7, 3]])
+def test_a_generator_put_into_a_seed_is_numpys_own(seed):
+    used = seeded_generator(3)
+    used.random(3)
+    used.integers(5, size=3)  # leaves half a word behind
+    mine, numpys = seeded_generator(seed, used), np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
+    assert mine is used
+    assert mine.bit_generator.state == numpys.bit_generator.state
+    assert mine.integers(1000, size=9).tolist() == numpys.integers(1000, size=9).tolist()
+
+
+def test_random_actions_follow_from_the_seed_whether_or_not_state_was_taken():
+    found = []
+    for look in (False, True):
+        env = make("game:GuessTheNumber-v0-hard")
+        env.reset(5)
+        if look:
+            env.set_state(env.get_state())
+        found.append([env.sample_random_action() for _ in range(8)])
+    assert found[0] == found[1]

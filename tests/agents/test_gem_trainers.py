@@ -11,8 +11,9 @@ torch = pytest.importorskip("torch")
 
 from assay.agents.gem.env import Env, EnvError, Turn  # noqa: E402
 from assay.agents.gem.rollout import Act, Decision, Episode, Rollout  # noqa: E402
+from assay.agents.gem.trainers.curriculum import Curriculum  # noqa: E402
 from assay.agents.gem.trainers.grpo import GRPO  # noqa: E402
-from assay.agents.gem.trainers.loop import improve, train  # noqa: E402
+from assay.agents.gem.trainers.loop import EVALUATION_SEEDS, improve, train  # noqa: E402
 from assay.agents.gem.trainers.policies import ActionPolicy, CharPolicy, HFPolicy  # noqa: E402
 from assay.agents.gem.trainers.ppo import PPO  # noqa: E402
 from assay.agents.gem.trainers.rebn import ReBN  # noqa: E402
@@ -181,3 +182,80 @@ def test_smollm2_takes_one_step():
         eval_episodes=1, final_episodes=1,
     )  # fmt: skip
     assert done.updates == 1
+
+
+# -- replies that were cut, curriculum ---------------------------------------------------------------------------------
+
+
+def test_replies_that_were_cut_are_not_learnt_from_where_that_is_asked():
+    def trained(turns, **settings):
+        policy = ActionPolicy(["a", "b"], hidden=4, seed=1)
+        optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+        improve(policy, optimizer, turns, np.ones(len(turns)), epochs=1, clip=0.2, constant=1, **settings)
+        return torch.cat([p.detach().flatten() for p in policy.actor.parameters()])
+
+    cut = Decision("x", Act("a", (0,), (0.0,), cut=True))
+    whole = Decision("y", Act("b", (1,), (0.0,)))
+    start = trained([], ignore_no_eos=True)
+    assert torch.equal(trained([cut], ignore_no_eos=True), start)
+    assert not torch.equal(trained([cut]), start)
+    # The cut turn is masked, not taken out: it still counts in the mean, so the step of the other is half as large.
+    alone, beside = trained([whole]) - start, trained([cut, whole], ignore_no_eos=True) - start
+    torch.testing.assert_close(beside, alone / 2, atol=1e-7, rtol=1e-4)
+
+
+@pytest.mark.parametrize("algorithm", [ReBN(ignore_no_eos=True), GRPO(ignore_no_eos=True), PPO(ignore_no_eos=True)])
+def test_every_algorithm_hands_the_mask_on(algorithm):
+    policy = ActionPolicy(["a", "b"], hidden=4, seed=1)
+    before = [p.detach().clone() for p in policy.actor.parameters()]
+    episodes = [Episode(0, [Decision("x", Act("a", (0,), (0.0,), cut=True), float(i))]) for i in range(4)]
+    algorithm.learn(policy, torch.optim.SGD(policy.parameters(), lr=1.0), episodes)
+    assert all(torch.equal(was, now) for was, now in zip(before, policy.actor.parameters(), strict=True))
+
+
+LEVELS = ("game:GuessTheNumber-v0-easy?max_number=2", "game:GuessTheNumber-v0-easy?max_number=4")
+
+
+def test_a_curriculum_moves_on_when_a_level_is_solved_often_enough():
+    levels = Curriculum(LEVELS, target=0.75, window=4)
+    for solved in (True, False, True):
+        levels.end(0, solved)
+    assert levels.level == 0
+    levels.end(0, True)
+    assert levels.level == 1
+    assert levels.stages[0].curve == [1, 1 / 2, 2 / 3, 3 / 4]
+    levels.end(0, False)  # begun before: counted, but of no weight
+    assert (levels.stages[0].episodes, levels.stages[1].curve) == (5, [])
+    for _ in range(9):
+        levels.end(1, True)
+    assert levels.level == 1
+
+
+def test_episodes_are_of_the_level_that_was_reached_and_equal_seeds_alike():
+    levels = Curriculum(LEVELS, target=1.0, window=1)
+    env = levels.world()
+    env.reset(0)
+    assert env.unwrapped.max_number == 2
+    env.step(f"\\boxed{{{env.unwrapped.secret}}}")
+    assert levels.level == 1
+    env.reset(0)
+    assert env.unwrapped.max_number == 2
+    env.reset(1)
+    assert env.unwrapped.max_number == 4
+    state = env.get_state()
+    other = levels.world()
+    other.set_state(state)
+    assert other.step("\\boxed{1}")[:4] == env.step("\\boxed{1}")[:4]
+    levels = Curriculum(LEVELS, target=1.0, window=1)
+    env = levels.world()
+    env.reset(EVALUATION_SEEDS)
+    assert env.unwrapped.max_number == 4
+    env.step(f"\\boxed{{{env.unwrapped.secret}}}")
+    assert (levels.level, levels.stages[1].episodes) == (0, 0)
+
+
+def test_a_curriculum_says_what_it_needs():
+    with pytest.raises(EnvError, match="two levels"):
+        Curriculum(LEVELS[:1])
+    with pytest.raises(EnvError, match="target=0"):
+        Curriculum(LEVELS, target=0)

@@ -69,6 +69,23 @@ def test_every_algorithm_is_there_by_name_with_its_parameters():
         GemTraining(turns=0)
 
 
+def test_a_curriculum_is_an_option_with_the_level_in_its_rows(tmp_path):
+    levels = "game:GuessTheNumber-v0-easy?max_number=2,game:GuessTheNumber-v0-easy?max_number=3"
+    bench = GemTraining(curriculum=levels, target=0.5, turns=600, eval_episodes=8)
+    done = run(bench, algorithm("rebn"), tmp_path / "run", 1)
+    assert done.records["sample"].to_list() == [levels.split(",")[1]]
+    reached = done.rows("learning")["level"].to_list()
+    assert reached[0] == 0
+    assert reached[-1] == 1
+    stages = json.loads(done.records["output"][0])["curriculum"]
+    assert [stage["env"] for stage in stages] == levels.split(",")
+    assert all(stage["episodes"] for stage in stages)
+    with pytest.raises(UsageError, match="at least two ids"):
+        GemTraining(curriculum="game:GuessTheNumber-v0-easy")
+    with pytest.raises(UsageError, match="target=2"):
+        GemTraining(curriculum=levels, target=2)
+
+
 def test_levels_and_outcomes_of_played_episodes(tmp_path):
     played = Runs(
         [run(Gem(envs=f"{GUESS},game:TowerofHanoi-v0-easy", episodes=2), EnvPolicy("solver"), tmp_path / "a", 1)]
@@ -120,9 +137,9 @@ def test_the_judge_follows_the_figures():
         return out
 
     verdicts = [claim.holds for claim in judge(rows("rebn"), 100, 1000)]
-    assert verdicts == [True, True, False, True, True]
+    assert verdicts == [True, True, False, False, True, True]
     verdicts = [claim.holds for claim in judge(rows("reinforce"), 100, 400)]
-    assert verdicts == [False, True, True, False, False]
+    assert verdicts == [False, True, True, True, False, False]
     assert paired_p(np.ones(5), np.ones(5)) == 1.0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -60,28 +61,42 @@ class Learning(Task):
         """Environments."""
         from assay.agents.gem.episodes import level_of
 
-        return [Sample(env, input=env, groups={"env": env, "level": level_of(env)}) for env in self.benchmark.envs]
+        bench = self.benchmark
+        ids = bench.curriculum[-1:] or bench.envs
+        return [Sample(env, input=env, groups={"env": env, "level": level_of(env)}) for env in ids]
 
     def trial(self, system: Any, sample: Sample, ctx: Context) -> Outcome:
         """Train a fresh policy; rows are the curve."""
         import math
 
+        from assay.agents.gem.trainers.curriculum import Curriculum
         from assay.agents.gem.trainers.loop import single_thread, train
         from assay.agents.gem.trainers.worlds import new_policy, world
 
         bench, seed = self.benchmark, ctx.attempt
+        levels = bench.curriculum or [sample.input]
+        curriculum = Curriculum(levels, target=bench.target) if bench.curriculum else None
+
+        def report(row: dict[str, float]) -> None:
+            if curriculum is not None:
+                row["level"] = float(curriculum.level)
+            ctx.progress(row["turns"], bench.turns)
+
         with single_thread():
             done = train(
-                system, new_policy(bench.policy, sample.input, seed), partial(world, sample.input), turns=bench.turns,
-                seed=seed, final_episodes=bench.eval_episodes,
-                report=lambda row: ctx.progress(row["turns"], bench.turns),
+                system, new_policy(bench.policy, levels, seed),
+                partial(world, sample.input) if curriculum is None else curriculum.world, turns=bench.turns,
+                seed=seed, final_episodes=bench.eval_episodes, report=report,
             )  # fmt: skip
         rows = [{name: None if math.isnan(v) else v for name, v in row.items()} for row in done.curve]
         scores = {
             f"final_{name}": rows[-1][name] for name in ("return", "solved", "episode_turns", "turns_when_solved")
         }
         scores["mean_return"] = sum(row["return"] or 0.0 for row in rows) / len(rows)
-        return Outcome(scores, {"turns": done.turns, "updates": done.updates}, {"algorithm": system.name}, rows)
+        output: dict[str, Any] = {"turns": done.turns, "updates": done.updates}
+        if curriculum is not None:
+            output["curriculum"] = [asdict(stage) for stage in curriculum.stages]
+        return Outcome(scores, output, {"algorithm": system.name}, rows)
 
 
 class GemTraining(Benchmark):
@@ -97,6 +112,11 @@ class GemTraining(Benchmark):
         ``action``: chooses among a list of replies; ``char``: writes its reply letter by letter (games of one number).
     eval_episodes
         Of the evaluation at the end.
+    curriculum
+        Ids by comma, easiest first, in place of ``envs``: the next is begun when the share ``target`` of the last 50
+        episodes was solved; evaluations are on the last. Rows hold the level, the output the curve of each level.
+    target
+        See ``curriculum``.
     """
 
     name = "gem-training"
@@ -120,12 +140,25 @@ class GemTraining(Benchmark):
         turns: int = 12_000,
         policy: Literal["action", "char"] = "action",
         eval_episodes: int = 256,
+        curriculum: str = "",
+        target: float = 0.8,
     ) -> None:
         for name, value in (("turns", turns), ("eval_episodes", eval_episodes)):
             if value < 1:
                 raise UsageError(f"Option {name}={value} must be at least 1.")
         self.turns, self.policy, self.eval_episodes = turns, policy, eval_episodes
-        self._envs = envs
+        if not 0 < target <= 1:
+            raise UsageError(f"Option target={target} must lie in (0, 1].")
+        self._envs, self._curriculum, self.target = envs, curriculum, target
+        if curriculum and len(self.curriculum) < 2:
+            raise UsageError(f"Option curriculum={curriculum}: give at least two ids by comma, the easiest first.")
+
+    @property
+    def curriculum(self) -> list[str]:
+        """Ids of the levels, each known to the registry; empty where there is none."""
+        from assay.agents.gem.episodes import listed
+
+        return listed(self._curriculum) if self._curriculum else []
 
     @property
     def envs(self) -> list[str]:

@@ -117,7 +117,7 @@ def small_grids() -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
 
     Where two grids differ is such a set: with it empty, both fit. The smallest ones decide.
     """
-    first = [grid for grid in _completions([1, 2, 3, 4, *[0] * 12], 4)]
+    first = list(_completions([1, 2, 3, 4, *[0] * 12], 4))
     every = [tuple(numbers[value - 1] for value in grid) for grid in first for numbers in permutations((1, 2, 3, 4))]
     sets = []
     for grid in first:

@@ -31,6 +31,7 @@ class GRPO:
     batch: int = 128
     epochs: int = 2
     clip: float = 0.2
+    ignore_no_eos: bool = False
 
     def __post_init__(self) -> None:
         if self.group < 2 and self.kind != "episode":
@@ -54,4 +55,7 @@ class GRPO:
         worth = group_advantages([e.total for e in episodes], self.kind, groups=[e.group for e in episodes])
         per_turn = np.repeat(worth, [len(episode) for episode in episodes])
         constant = None if self.kind == "grpo" else policy.max_tokens
-        improve(policy, optimizer, decisions(episodes), per_turn, epochs=self.epochs, clip=self.clip, constant=constant)
+        improve(
+            policy, optimizer, decisions(episodes), per_turn, epochs=self.epochs, clip=self.clip, constant=constant,
+            ignore_no_eos=self.ignore_no_eos,
+        )  # fmt: skip

@@ -150,6 +150,7 @@ def improve(
     epochs: int,
     clip: float,
     constant: float | None,
+    ignore_no_eos: bool = False,
     minibatch: int | None = None,
     beside: Callable[[Sequence[int]], torch.Tensor] | None = None,
     longest_gradient: float = 1.0,
@@ -160,6 +161,8 @@ def improve(
     ----------
     constant
         Divides the sum over tokens (`masked_sum`); None = the mean over tokens.
+    ignore_no_eos
+        Do not learn from replies that were cut at their length: their tokens are masked, the turns still count.
     minibatch
         Turns a step; None = all.
     beside
@@ -177,6 +180,8 @@ def improve(
     for _ in range(epochs):
         for part, before in zip(parts, old):
             logp, mask = policy.logps([prompts[i] for i in part], [acts[i] for i in part])
+            if ignore_no_eos:
+                mask = mask * torch.tensor([[0.0 if acts[i].cut else 1.0] for i in part]).to(mask)
             worth = torch.as_tensor(advantages[part], dtype=logp.dtype, device=logp.device)[:, None]
             loss = policy_loss(logp, before, worth, mask, clip=clip, constant=constant)
             if beside is not None:

@@ -32,6 +32,7 @@ class PPO:
     epochs: int = 2
     clip: float = 0.2
     value_weight: float = 0.5
+    ignore_no_eos: bool = False
     name: str = "ppo"
 
     def collect(self, rollout: Rollout, seeds: Iterator[int]) -> list[Episode]:
@@ -63,5 +64,5 @@ class PPO:
 
         improve(
             policy, optimizer, turns, worth, epochs=self.epochs, clip=self.clip, constant=policy.max_tokens,
-            beside=critic,
+            ignore_no_eos=self.ignore_no_eos, beside=critic,
         )  # fmt: skip

@@ -19,13 +19,15 @@ from assay.nn.policy_gradient import returns
 
 @dataclass
 class Reinforce:
-    """Parameters: discount a turn, Adam's rate, turns a batch, passes over it, clipping of the ratio."""
+    """Parameters: discount a turn, Adam's rate, turns a batch, passes over it, clipping of the ratio, and whether
+    nothing is learnt from replies that were cut at their length (``ignore_no_eos``)."""
 
     gamma: float = 0.9
     lr: float = 0.01
     batch: int = 128
     epochs: int = 2
     clip: float = 0.2
+    ignore_no_eos: bool = False
     name: str = "reinforce"
 
     def collect(self, rollout: Rollout, seeds: Iterator[int]) -> list[Episode]:
@@ -40,5 +42,5 @@ class Reinforce:
         """Raise the log-probability of each token by its turn's advantage; a token weighs the same in any reply."""
         improve(
             policy, optimizer, decisions(episodes), np.concatenate(self.advantages(episodes)), epochs=self.epochs,
-            clip=self.clip, constant=policy.max_tokens,
+            clip=self.clip, constant=policy.max_tokens, ignore_no_eos=self.ignore_no_eos,
         )  # fmt: skip

@@ -72,8 +72,9 @@ def _contents(env: Env) -> Sequence[str]:
     )
 
 
-def new_policy(kind: str, env: str, seed: int) -> ActionPolicy | CharPolicy:
-    """A fresh policy for an environment: ``action`` or ``char`` (digits, for games of one number)."""
+def new_policy(kind: str, envs: str | Sequence[str], seed: int) -> ActionPolicy | CharPolicy:
+    """A fresh policy for an environment, or for several: ``action`` or ``char`` (digits, for games of one number)."""
     if kind == "char":
         return CharPolicy("0123456789", max_tokens=4, seed=seed)
-    return ActionPolicy(replies(env), seed=seed)
+    said = [reply for env in ([envs] if isinstance(envs, str) else envs) for reply in replies(env)]
+    return ActionPolicy(list(dict.fromkeys(said)), seed=seed)
