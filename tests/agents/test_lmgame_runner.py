@@ -65,7 +65,7 @@ def test_an_interrupted_episode_goes_on_as_if_nothing_had_happened(tmp_path: Pat
     class Breaks(SimulatedModel):
         left = 31
 
-        def _answer(self, messages, rng):  # type: ignore[no-untyped-def]
+        def _answer(self, messages, rng):
             self.left -= 1
             if self.left < 0:
                 raise ProviderError("cut off")

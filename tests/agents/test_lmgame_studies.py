@@ -87,7 +87,7 @@ def test_frames_in_order_have_tau_one_and_reversed_minus_one() -> None:
 def test_a_model_that_knows_the_order_is_found_out() -> None:
     frames = [np.full((8, 8, 3), 20 * i, dtype=np.uint8) for i in range(10)]
 
-    def by_brightness(messages, rng):  # type: ignore[no-untyped-def]
+    def by_brightness(messages, rng):
         import base64
         import io
 
@@ -115,7 +115,7 @@ def test_recall_falls_when_entities_are_masked() -> None:
     assert contamination.leaked(masks, masked) == []
     assert contamination.leaked(masks, plain)
 
-    def recites(messages, rng):  # type: ignore[no-untyped-def]
+    def recites(messages, rng):
         announced = re.search(r"Scene: (.*)", text_of(messages))[1]  # type: ignore[index]
         known = {scene.announced: scene.lines for scene in plain}
         return "\n".join(known.get(announced, ["I do not know it."])[1:])
@@ -156,7 +156,7 @@ def test_a_perfect_reader_scores_one_and_a_silent_one_zero() -> None:
 
 
 def test_copying_the_board_foresees_nothing() -> None:
-    def copies(messages, rng):  # type: ignore[no-untyped-def]
+    def copies(messages, rng):
         return "```\n" + re.search(r"```\n(.*?)\n```", text_of(messages), re.DOTALL)[1] + "\n```"  # type: ignore[index]
 
     (found,) = asyncio.run(diagnostics.prediction(ScriptedChatModel(copies), steps=(1,), boards=5))
@@ -169,7 +169,7 @@ def test_who_plays_the_actions_on_an_engine_foresees_everything(game: str) -> No
     """Sokoban from the board alone; Tetris knows the piece from a twin that draws the same positions."""
     twins = iter(diagnostics._positions(game, 5, 12, 0))
 
-    def plays(messages, rng):  # type: ignore[no-untyped-def]
+    def plays(messages, rng):
         text = text_of(messages)
         board = re.search(r"```\n(.*?)\n```", text, re.DOTALL)[1].split("\n")  # type: ignore[index]
         env = next(twins)
@@ -186,7 +186,7 @@ def test_who_plays_the_actions_on_an_engine_foresees_everything(game: str) -> No
 
 
 def test_saying_what_the_engine_says_about_effects_is_right() -> None:
-    def looks(messages, rng):  # type: ignore[no-untyped-def]
+    def looks(messages, rng):
         boards = re.findall(r"'board': (\[\[.*?\]\])", text_of(messages))
         return f"changed: {'no' if boards[0] == boards[1] else 'yes'}"
 
