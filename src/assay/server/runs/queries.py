@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UsageError, unknown_name
-from assay.core.store import KEY
+from assay.core.store import KEY, frame_of
 from assay.server.runs.folders import RunFolder
 from assay.server.runs.tail import Tail
 
@@ -70,7 +70,9 @@ class View:
 
         self.run = run
         self.parts = parts
-        scans = [pl.scan_parquet(path) for path, _ in parts]
+        # A trial that was tried again stands in the journal twice; records.parquet alone holds each once.
+        self._doubled = any(path.name != "records.parquet" for path, _ in parts)
+        scans = [pl.scan_parquet(path) for path, _ in parts] or [frame_of([]).lazy()]
         schemas = [scan.collect_schema() for scan in scans]
         kinds: dict[str, set[pl.DataType]] = {}
         for schema in schemas:
@@ -98,8 +100,6 @@ class View:
         """All rows."""
         import polars as pl
 
-        if not self._scans:
-            return pl.LazyFrame(schema=dict.fromkeys((*KEY, "status"), pl.String))
         return self._scans[0] if len(self._scans) == 1 else pl.concat(self._scans, how="diagonal_relaxed")
 
     def order(self, query: Query) -> pl.Series:
@@ -117,13 +117,12 @@ class View:
         if sort:
             self._known(sort)
             needed.add(sort)
-        several = len(self.parts) > 1
-        if several:
+        if self._doubled:
             needed |= set(KEY)
         if not needed:
             return pl.Series(_ROW, range(self.rows), dtype=pl.UInt32)
         frame = self.scan().select(sorted(needed)).with_row_index(_ROW)
-        if several:
+        if self._doubled:
             frame = frame.unique(KEY, keep="last", maintain_order=True)
         if conditions:
             frame = frame.filter(*(condition for condition, _ in conditions))
@@ -183,14 +182,14 @@ class View:
     def light(self, also: Sequence[str] = ()) -> pl.DataFrame:
         """All records without the heavy columns (``also`` names those that are wanted anyway)."""
         frame = self.scan().select([c for c in self.schema if c not in HEAVY or c in also])
-        if len(self.parts) > 1:
+        if self._doubled:
             frame = frame.unique(KEY, keep="last", maintain_order=True)
         return frame.collect()
 
     def counts(self) -> dict[str, int]:
         """Records by status."""
         frame = self.scan().select(*KEY, "status")
-        if len(self.parts) > 1:
+        if self._doubled:
             frame = frame.unique(KEY, keep="last")
         import polars as pl
 

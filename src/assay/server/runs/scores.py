@@ -85,7 +85,7 @@ def _scores(view: View, by: str) -> tuple[list[Score], str]:
     if not view.rows:
         return [], "No trial has ended yet."
     try:
-        return LightRun(view).scores(by=by), ""
+        return LightRun(view).scores(by=by or ()), ""
     except AssayError as error:
         return [], _without_command(error)
 

@@ -1,0 +1,448 @@
+"""Runs in the browser: pages come from Parquet and the journal, hold what the core says, and nothing of others."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+
+import msgspec
+import polars as pl
+import pytest
+import toys
+from hypothesis import given
+from hypothesis import strategies as st
+
+import assay
+from assay.core.errors import UsageError
+from assay.core.journal import Journal
+from assay.core.metering import Call
+from assay.core.results import Run
+from assay.core.store import Record, Store
+from assay.server.runs import tail
+from assay.server.runs.folders import RunFolders
+from assay.server.runs.queries import HEAVY, Query, Views
+
+HOSTILE = "<script>alert('x')</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def toy(house):
+    """A finished run with one error: toy_judged on the doubler."""
+    return judged(house, "toy")
+
+
+def judged(house, name, **options):
+    chosen = {"n": 30, "crash": (3,)} | options
+    return assay.run("toy_judged", "method:doubler", options=chosen, into=house.settings.runs / name)
+
+
+def bare_run(folder, n, **info):
+    """A run folder as it is right after its plan was made."""
+    manifest = {
+        "benchmark": "toy_judged", "system": "doubler", "status": "running", "trials": n, "named": True,
+        "options": {"n": n}, "created": "2026-01-01T00:00:00+00:00", "title": "Checklists",
+        "tasks": {"judged": {"samples": n, "attempts": 1, "resample": "samples"}},
+    }  # fmt: skip
+    store = Store.create(folder, manifest | info)
+    ids = [f"q{i}" for i in range(n)]
+    columns = {"task": ["judged"] * n, "sample": ids, "index": range(n), "cluster": ids}
+    groups = {"target": ['"rubric"'] * n, "n_items": [1 + i % 3 for i in range(n)]}
+    store.write_samples(pl.DataFrame(columns | groups))
+    return store
+
+
+def record(i, rng, **more):
+    met = float(rng.randrange(2))
+    text = f"answer {rng.randrange(1000)} to {i}"
+    known = {
+        "scores": {"met": met}, "output": msgspec.Raw(json.dumps(text).encode()), "seconds": rng.random(),
+        "started": 1.7e9 + i, "groups": {"end": rng.choice(["stop", "length"])},
+        "calls": [Call("subject", "toy", calls=1, prompt_tokens=3, cost=0.001)],
+    }  # fmt: skip
+    return Record("judged", f"q{i}", 0, i, i, **(known | more))
+
+
+# -- pages -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_page_of_a_run_is_whole(house, toy):
+    judged(house, "other", crash=())
+    reader = house.client("reader")
+    assert "toy_judged" in reader.get("/runs").text
+    page = reader.get("/runs/toy").text
+    score = next(s for s in toy.scores() if s.metric == "checklist")
+    assert f"<strong>{score.value:.4g}</strong>" in page
+    assert f"{score.low:.4g} to {score.high:.4g}" in page
+    assert "30</span> of 30" in page
+    assert page.count("<tr>") + page.count('<tr class="headline">') == 2
+    assert reader.get("/runs/toy?by=n_items").text.count("<td>checklist</td>") == 1 + 3 + 1
+    page = reader.get("/runs/toy/records").text
+    assert page.count('href="/runs/toy/record?') == 30
+    assert reader.get("/runs/toy/records?status=error").text.count("ConnectionError") == 0
+    page = reader.get("/runs/toy/record?at=judged&sample=q3").text
+    assert "ConnectionError: the provider is away" in page
+    page = reader.get("/runs/toy/record?at=judged&sample=q7").text
+    assert "toy-judge" in page
+    assert "<h2>Rows</h2>" in page
+    page = reader.get("/compare?run=toy&run=other").text
+    assert "Paired differences" in page
+
+
+def test_json_says_what_the_core_says(house, toy):
+    judged(house, "other", crash=())
+    program = house.program("reader")
+    assert [run["id"] for run in program.get("/api/runs?sort=-created").json()["runs"]] == ["other", "toy"]
+    scores = program.get("/api/runs/toy/scores").json()["scores"]
+    assert [(s["metric"], s["value"], s["n"]) for s in scores] == [(s.metric, s.value, s.n) for s in toy.scores()]
+    by = program.get("/api/runs/toy/scores?by=n_items").json()["scores"]
+    assert [s["value"] for s in by] == [s.value for s in toy.scores(by="n_items")]
+    rows = program.get("/api/runs/toy/records?output=true&limit=100").json()["records"]
+    assert [(r["sample"], r["output"]) for r in rows] == list(toy.records.select("sample", "output").iter_rows())
+    found = program.get("/api/compare?run=toy&run=other").json()["comparisons"]
+    mine = assay.compare([house.settings.runs / "toy", house.settings.runs / "other"])
+    assert [(c["difference"], c["p"]) for c in found] == [(c.difference, c.p) for c in mine]
+    whole = program.get("/api/runs/toy/record?at=judged&sample=q7").json()
+    assert whole["calls"][1]["model"] == "toy-judge"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/runs/none", 404),
+        ("/runs/toy/record?at=judged&sample=none", 404),
+        ("/runs/toy/records?sort=none", 400),
+        ("/runs/toy/records?where=none%3D1", 400),
+        ("/runs/toy/records?where=met%3Dmany", 400),
+        ("/runs/toy/records?start=-1", 422),
+        ("/compare?run=toy&run=none", 404),
+        ("/api/runs/toy/scores?by=none", 400),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(house, toy, path, status):
+    answer = house.program("reader").get(path, headers={"accept": "application/json"})
+    assert answer.status_code == status
+    assert answer.json()["error"].endswith((".", "?", ";", ")")) or answer.json()["error"]
+
+
+def test_only_readers_see_runs(house, toy):
+    for path in ("/runs", "/runs/toy", "/runs/toy/records", "/runs/toy/record?at=judged&sample=q1", "/compare?run=toy"):
+        for role in ("annotator", "submitter"):
+            assert house.client(role).get(path).status_code == 403
+        assert house.client().get(path).headers["location"].startswith("/sign-in")
+        assert house.client("reader").get(path).status_code == house.client("admin").get(path).status_code == 200
+    assert house.client().get("/api/runs").status_code == 401
+
+
+def test_neighbours_follow_the_order_of_the_list(house, toy):
+    reader = house.client("reader")
+    order = [r["sample"] for r in house.program("reader").get("/api/runs/toy/records?sort=-seconds").json()["records"]]
+    page = reader.get(f"/runs/toy/record?at=judged&sample={order[4]}&sort=-seconds").text
+    assert f"sample={order[3]}&amp;attempt=0" in page
+    assert f"sample={order[5]}&amp;attempt=0" in page
+    assert "5 of 30" in page
+
+
+def test_a_condition_of_the_form_joins_the_others(house, toy):
+    reader = house.client("reader")
+    answer = reader.get("/runs/toy/records?where=met>0&column=n_items&test=<=&value=2&start=50")
+    assert answer.status_code == 303
+    page = reader.get(answer.headers["location"]).text
+    expected = toy.records.filter(pl.col("met") > 0, pl.col("n_items") <= 2).height
+    assert page.count('href="/runs/toy/record?') == expected
+
+
+def test_text_of_systems_is_shown_and_never_run(house):
+    class Hostile(toys.Plain):
+        def samples(self):
+            return [toys.Sample(f"{HOSTILE}{i}", i, HOSTILE, {"kind": HOSTILE}) for i in range(3)]
+
+        def trial(self, system, sample, ctx):
+            if sample.input == 2:
+                raise RuntimeError(HOSTILE)
+            return toys.Outcome({"correct": 0.0}, output=HOSTILE)
+
+    class Bad(toys.Toy):
+        name, title = "bad", HOSTILE
+
+        def tasks(self):
+            return [Hostile()]
+
+    class System(toys.Doubler):
+        name = "<script>alert(2)</script>"
+
+    assay.run(Bad(), System(), into=house.settings.runs / "bad")
+    reader = house.client("reader")
+    pages = [reader.get(p) for p in ("/runs", "/runs/bad", "/runs/bad/records?show=true", "/compare?run=bad")]
+    pages += [
+        reader.get("/runs/bad/record", params={"at": "plain", "sample": f"{HOSTILE}{i}", "attempt": 0})
+        for i in range(3)
+    ]
+    for page in pages:
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+        assert "<img src=x" not in page.text
+        assert "script-src 'self';" in page.headers["content-security-policy"]
+    assert "&lt;script&gt;alert" in pages[-1].text
+
+
+# -- queries -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """300 records, folded, and the frame they are."""
+    folder = tmp_path_factory.mktemp("runs")
+    rng = random.Random(0)
+    store = bare_run(folder / "played", 300, status="finished", scores=["met"], groups=["n_items"])
+    records = [
+        record(i, rng) if i % 10 else record(i, rng, status="error", scores={}, error="gone") for i in range(300)
+    ]
+    with store.journal() as journal:
+        for one in records:
+            journal.write([one])
+    store.compact()
+    return folder, store.read_records()
+
+
+queries = st.builds(
+    Query,
+    status=st.sampled_from(["", "ok", "error"]),
+    text=st.sampled_from(["", "q1", "GONE", "nothing"]),
+    where=st.lists(
+        st.sampled_from(
+            ["met=1", "met<1", "seconds>0.5", "end=stop", "end!=stop", "end~LEN", "met=", "error!=", "n_items>=2"]
+        ),
+        max_size=3,
+    ).map(tuple),
+    sort=st.sampled_from(["", "met", "-met", "seconds", "-seconds", "end", "-sample"]),
+)  # fmt: skip
+
+
+@given(query=queries, start=st.integers(0, 320))
+def test_a_page_is_what_the_whole_table_says(played, tmp_path_factory, query, start):
+    folder, frame = played
+    view = Views(tmp_path_factory.getbasetemp() / "cache").view(RunFolders(folder).find("played"))
+    keep = [True] * frame.height
+    tests = {
+        "met=1": lambda r: r["met"] == 1, "met<1": lambda r: r["met"] is not None and r["met"] < 1,
+        "seconds>0.5": lambda r: r["seconds"] > 0.5, "end=stop": lambda r: r["end"] == "stop",
+        "end!=stop": lambda r: r["end"] != "stop", "end~LEN": lambda r: "len" in (r["end"] or ""),
+        "met=": lambda r: r["met"] is None, "error!=": lambda r: r["error"] is not None,
+        "n_items>=2": lambda r: r["n_items"] >= 2,
+    }  # fmt: skip
+    rows = frame.to_dicts()
+    keep = [
+        (not query.status or r["status"] == query.status)
+        and (not query.text or query.text.lower() in f"{r['sample']}\n{r['error'] or ''}".lower())
+        and all(tests[w](r) for w in query.where)
+        for r in rows
+    ]
+    expected = [i for i, kept in enumerate(keep) if kept]
+    column = query.sort.lstrip("-")
+    if column:
+        there = [i for i in expected if rows[i][column] is not None]
+        there.sort(key=lambda i: rows[i][column], reverse=query.sort.startswith("-"))
+        if query.sort.startswith("-"):
+            # Python keeps ties in their order when it reverses; so does the view.
+            there = sorted(there, key=lambda i: i)
+            there.sort(key=lambda i: rows[i][column], reverse=True)
+        expected = there + [i for i in expected if rows[i][column] is None]
+    order = view.order(query)
+    assert order.to_list() == expected
+    shown = view.page(order[start : start + 7].to_list(), ["sample", "output"])
+    assert [r["output"] for r in shown] == [rows[i]["output"] for i in expected[start : start + 7]]
+
+
+def test_answers_can_be_searched(played, tmp_path):
+    folder, frame = played
+    view = Views(tmp_path).view(RunFolders(folder).find("played"))
+    needle = json.loads(frame["output"][7])[:9]
+    expected = [i for i, o in enumerate(frame["output"]) if needle in o]
+    assert view.order(Query(text=needle.upper(), answers=True)).to_list() == expected
+
+
+def test_a_condition_that_cannot_be_read_says_why(played, tmp_path):
+    view = Views(tmp_path).view(RunFolders(played[0]).find("played"))
+    for text, said in (("met", "A condition is"), ("mett=1", "There is no column 'mett'"), ("met=x", "with a number")):
+        with pytest.raises(UsageError, match=said):
+            view.order(Query(where=(text,)))
+    with pytest.raises(UsageError, match="no column 'output'"):
+        view.order(Query(sort="output"))
+
+
+# -- runs that go on ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", [8, 8192])
+def test_a_journal_is_read_as_it_grows(tmp_path, monkeypatch, part):
+    """Parts hold what the core reads from the same folder, after every append: torn tails, trials done again."""
+    monkeypatch.setattr(tail, "PART_ROWS", part)
+    folder = tmp_path / "runs" / "going"
+    store = bare_run(folder, 60)
+    run = RunFolders(tmp_path / "runs").find("going")
+    views, rng = Views(tmp_path / "cache"), random.Random(1)
+
+    def same():
+        view = views.view(run)
+        mine = view.light(also=HEAVY).sort("index")
+        theirs = store.read_records().sort("index")
+        assert mine.height == theirs.height
+        assert not mine.height or mine.select(theirs.columns).equals(theirs)
+        assert sum(view.counts().values()) == theirs.height
+        if theirs.height:
+            order = view.order(Query(sort="seconds"))
+            shown = [r["sample"] for r in view.page(order.to_list(), ["sample"])]
+            assert shown == theirs.sort("seconds")["sample"].to_list()
+
+    same()
+    with store.journal() as journal:
+        for first in range(0, 40, 5):
+            for i in range(first, first + 5):
+                journal.write([record(i, rng)])
+            same()
+        journal.write([record(3, rng, status="error", scores={}, error="again"), record(41, rng)])
+        same()
+        with journal.path.open("ab") as file:
+            file.write(b'{"crc":"00000000","records":[{"ta')
+        same()
+    store.compact()
+    same()
+    assert not (tmp_path / "cache" / "going").exists()
+    with Journal(folder / "journal") as journal:
+        journal.write([record(50, rng, groups={"end": 7})])
+        same()
+        journal.write([record(2, rng)])
+        same()
+    assert len(list((tmp_path / "cache" / "going").glob("*.parquet"))) <= 5
+
+
+def test_a_run_that_goes_on_shows_how_far_it_is(house):
+    store = bare_run(house.settings.runs / "going", 40)
+    program = house.program("reader")
+    rng = random.Random(2)
+    assert program.get("/api/runs/going/progress").json()["status"] == "interrupted"
+    with store.lock(), store.journal() as journal:
+        for i in range(10):
+            journal.write([record(i, rng)])
+        now = program.get("/api/runs/going/progress").json()
+        assert (now["status"], now["done"], now["trials"], now["counts"]) == ("running", 10, 40, {"ok": 10})
+        assert now["pace"] == 1.0
+        assert now["left"] == "30.0 s"
+        assert [t["sample"] for t in now["latest"]][:2] == ["q9", "q8"]
+        page = house.client("reader").get("/runs/going").text
+        assert 'data-running="yes"' in page
+        assert "checklist" in page
+    assert program.get("/api/runs/going/progress").json()["status"] == "interrupted"
+
+
+def test_the_runs_folder_is_never_written_to(house, toy):
+    before = {p: p.stat().st_mtime_ns for p in house.settings.runs.rglob("*")}
+    reader = house.client("reader")
+    for path in ("/runs", "/runs/toy", "/runs/toy/records?sort=met", "/runs/toy/record?at=judged&sample=q1"):
+        assert reader.get(path).status_code == 200
+    assert {p: p.stat().st_mtime_ns for p in house.settings.runs.rglob("*")} == before
+
+
+# -- nothing outside a run ---------------------------------------------------------------------------------------------
+
+
+def test_links_and_paths_lead_nowhere(house, toy, tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("the secret of the house")
+    outside = tmp_path / "outside"
+    bare_run(outside, 3)
+    (house.settings.runs / "linked").symlink_to(outside)
+    (house.settings.runs / "half").mkdir()
+    (house.settings.runs / "half" / "run.json").symlink_to(outside / "run.json")
+    artifacts = house.settings.runs / "toy" / "artifacts" / "judged"
+    artifacts.mkdir(parents=True)
+    (artifacts / "link.txt").symlink_to(secret)
+    (artifacts / "fine.txt").write_text("<script>alert(1)</script>")
+    reader = house.client("reader")
+    assert [run.id for run in RunFolders(house.settings.runs).all()] == ["toy"]
+    for name in ("..", ".", "", "toy/../../outside", "/etc", "toy\0", "linked", "half", "x" * 300, ".hidden"):
+        assert RunFolders(house.settings.runs).find(name) is None, name
+    for run in ("linked", "half", "%2e%2e", "..%2Foutside", "%2Fetc", "toy%00", "toy%2F..%2F..%2Foutside"):
+        assert reader.get(f"/runs/{run}").status_code in (303, 400, 404), run
+        assert reader.get(f"/api/runs/{run}/records").status_code in (400, 404), run
+    for name in (
+        "judged/link.txt", "../run.json", "..%2Frun.json", "%2e%2e/run.json", "/etc/passwd", "%2Fetc%2Fpasswd",
+        "judged/../../run.json", "judged/%2e%2e/%2e%2e/run.json", "..%5Crun.json", "judged", "", "%00",
+        "judged//etc/passwd",
+    ):  # fmt: skip
+        answer = reader.get(f"/runs/toy/files/{name}")
+        assert answer.status_code in (400, 404), name
+        assert "secret" not in answer.text
+        assert reader.get(f"/runs/toy/trace/{name}").status_code in (400, 404), name
+    answer = reader.get("/runs/toy/files/judged/fine.txt")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert "sandbox" in answer.headers["content-security-policy"]
+
+
+def test_an_output_that_points_outside_its_run_is_not_read(house, tmp_path):
+    (tmp_path / "secret.json").write_text('"the secret of the house"')
+    store = bare_run(house.settings.runs / "evil", 2, status="finished")
+    pointer = json.dumps({"$file": "../../secret.json"}).encode()
+    with store.journal() as journal:
+        journal.write([record(0, random.Random(0), output=msgspec.Raw(pointer))])
+    store.compact()
+    reader = house.client("reader")
+    for path in ("/runs/evil/records?show=true", "/runs/evil/record?at=judged&sample=q0"):
+        answer = reader.get(path)
+        assert answer.status_code == 200
+        assert "the secret" not in answer.text
+
+
+def test_a_damaged_manifest_hides_one_run_only(house, toy):
+    (house.settings.runs / "torn").mkdir()
+    (house.settings.runs / "torn" / "run.json").write_text("{")
+    reader = house.client("reader")
+    assert "toy_judged" in reader.get("/runs").text
+    answer = reader.get("/runs/torn")
+    assert answer.status_code == 422
+    assert "no manifest" in answer.text
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_pages_of_200000_records_come_at_once(house):
+    """Every list page under 300 ms, whatever is sorted and filtered; whole-table reads would take seconds."""
+    from assay.core.store import frame_of, with_samples
+
+    n, rng = 200_000, random.Random(0)
+    store = bare_run(house.settings.runs / "big", n, status="finished", scores=["met"], groups=["n_items"])
+    samples = store.read_samples()
+    filler = " ".join(f"w{rng.randrange(10**6)}" for _ in range(120))
+    frames = []
+    for first in range(0, n, 20_000):
+        said = {i: msgspec.Raw(json.dumps(f"{i} {filler}").encode()) for i in range(first, first + 20_000)}
+        frames.append(with_samples(frame_of([record(i, rng, exchanges=text) for i, text in said.items()]), samples))
+    store._replace_parquet(pl.concat(frames), store.path / "records.parquet")
+    del frames
+    reader = house.client("reader")
+    reader.get("/runs/big/records")
+    paths = (
+        "", "?sort=-seconds", "?sort=-seconds&start=150000", "?status=ok&where=met%3D1&sort=seconds", "?text=q1999",
+        "?where=seconds%3E0.999&start=100", "?sort=sample&show=true",
+    )  # fmt: skip
+    slow = {}
+    for path in paths:
+        best = min(_timed(lambda: reader.get(f"/runs/big/records{path}")) for _ in range(2))  # noqa: B023
+        slow[path] = best
+    assert max(slow.values()) < 0.3 or os.getloadavg()[0] > 2, slow
+
+
+def _timed(call) -> float:
+    begun = time.perf_counter()
+    assert call().status_code == 200
+    return time.perf_counter() - begun
+
+
+def test_a_run_read_by_the_core_and_by_the_server_is_the_same(house, toy):
+    program = house.program("reader")
+    assert program.get("/api/runs/toy").json()["manifest"] == Run(house.settings.runs / "toy").info
