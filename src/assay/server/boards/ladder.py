@@ -29,7 +29,7 @@ def _multiple(value: float, step: float, rule) -> float:
 
 
 def released(value: float, best: float | None, step: float, *, higher_is_better: bool = True) -> bool:
-    """Whether a team learns this score: its first one, or one better than its best by more than ``step``; 0 = always."""
+    """Whether a team learns this score: its first, or one better than its best by more than ``step``; 0 = always."""
     if best is None or step <= 0:
         return True
     gain = value - best if higher_is_better else best - value

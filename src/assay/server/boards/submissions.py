@@ -66,27 +66,47 @@ def uploads(settings: Settings) -> Path:
     return folder
 
 
-def receive(settings: Settings, name: str, chunks: Iterable[bytes], most: int) -> Upload:
-    """Write an upload to disk while its size and hash are taken; nothing is left of one that is too large."""
-    import tempfile
+class Incoming:
+    """An upload on its way to disk: size and hash are taken as it comes, and nothing is left of one that is refused."""
 
-    digest, size = hashlib.sha256(), 0
-    with tempfile.NamedTemporaryFile(dir=uploads(settings), prefix="incoming-", delete=False) as file:
-        path = Path(file.name)
-        try:
-            for chunk in chunks:
-                size += len(chunk)
-                if size > most:
-                    raise UsageError(f"The file is larger than the {most:,} bytes that this board takes.")
-                digest.update(chunk)
-                file.write(chunk)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-    if not size:
-        path.unlink()
-        raise UsageError("The file is empty.")
-    return Upload(path, plain_name(name), digest.hexdigest(), size)
+    def __init__(self, settings: Settings, name: str, most: int) -> None:
+        import tempfile
+
+        self.name, self.most = plain_name(name), most
+        self._file = tempfile.NamedTemporaryFile(dir=uploads(settings), prefix="incoming-", delete=False)  # noqa: SIM115
+        self._digest, self._size = hashlib.sha256(), 0
+
+    def write(self, chunk: bytes) -> None:
+        """Take the next bytes; UsageError when they are too many."""
+        self._size += len(chunk)
+        if self._size > self.most:
+            raise UsageError(f"The file is larger than the {self.most:,} bytes that this board takes.")
+        self._digest.update(chunk)
+        self._file.write(chunk)
+
+    def finish(self) -> Upload:
+        """The whole file."""
+        self._file.close()
+        if not self._size:
+            raise UsageError("The file is empty.")
+        return Upload(Path(self._file.name), self.name, self._digest.hexdigest(), self._size)
+
+    def discard(self) -> None:
+        """Remove what has not become an entry."""
+        self._file.close()
+        Path(self._file.name).unlink(missing_ok=True)
+
+
+def receive(settings: Settings, name: str, chunks: Iterable[bytes], most: int) -> Upload:
+    """Write a whole upload to disk."""
+    incoming = Incoming(settings, name, most)
+    try:
+        for chunk in chunks:
+            incoming.write(chunk)
+        return incoming.finish()
+    except BaseException:
+        incoming.discard()
+        raise
 
 
 # -- boards ------------------------------------------------------------------------------------------------------------
@@ -217,6 +237,20 @@ def used_today(session: Session, board: Board, team: Team) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+def check_open(session: Session, board: Board, team: Team) -> None:
+    """Whether a team may submit now; raises as `accept` does. Asked before an upload too, to spare a long one."""
+    if board.state != OPEN:
+        raise UsageError(f"This board is {board.state} and takes no submissions.")
+    if board.kind != REFEREED:
+        raise UsageError("This board takes reports, not files.")
+    counted, sent = used_today(session, board, team)
+    tomorrow = "the count begins anew at 00:00 UTC"
+    if counted >= board.a_day:
+        raise LimitReached(f"{team.name} has made its {board.a_day} submissions of today; {tomorrow}.")
+    if sent >= REFUSED_A_DAY * board.a_day:
+        raise LimitReached(f"{team.name} has sent {sent} files today, faulty ones among them; {tomorrow}.")
+
+
 def accept(
     session: Session, settings: Settings, board: Board, account: Account, upload: Upload, system: str, note: str = ""
 ) -> Entry:
@@ -233,17 +267,8 @@ def accept(
     if not system:
         raise UsageError("A submission needs the name of the system that made it.")
     board = history.locked(session, board.id)
-    if board.state != OPEN:
-        raise UsageError(f"This board is {board.state} and takes no submissions.")
-    if board.kind != REFEREED:
-        raise UsageError("This board takes reports, not files.")
     team = team_of(session, account)
-    counted, sent = used_today(session, board, team)
-    tomorrow = "the count begins anew at 00:00 UTC"
-    if counted >= board.a_day:
-        raise LimitReached(f"{team.name} has made its {board.a_day} submissions of today; {tomorrow}.")
-    if sent >= REFUSED_A_DAY * board.a_day:
-        raise LimitReached(f"{team.name} has sent {sent} files today, faulty ones among them; {tomorrow}.")
+    check_open(session, board, team)
     same = session.scalar(
         sa.select(Entry.number).where(
             Entry.board_id == board.id, Entry.team_id == team.id, Entry.digest == upload.digest,
@@ -365,10 +390,7 @@ def standings(session: Session, board: Board) -> list[Standing]:
     """One line a team and system: its best entry, or the last one where none has a score. Those have no rank."""
     entries = list(
         session.scalars(
-            sa.select(Entry)
-            .where(Entry.board_id == board.id)
-            .order_by(Entry.number)
-            .options(joinedload(Entry.team))
+            sa.select(Entry).where(Entry.board_id == board.id).order_by(Entry.number).options(joinedload(Entry.team))
         )
     )
     sign = 1 if board.higher_is_better else -1

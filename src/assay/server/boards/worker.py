@@ -246,7 +246,9 @@ class Worker:
                 entry.status, entry.finished = REFUSED, now()
                 entry.faults, entry.faults_left = answer["faults"], answer["left"]
                 entry.reason = answer["faults"][0]
-                history.write(session, board, "refused", entry=entry.number, faults=len(answer["faults"]) + answer["left"])
+                history.write(
+                    session, board, "refused", entry=entry.number, faults=len(answer["faults"]) + answer["left"]
+                )
             elif answer["status"] == FAILED:
                 _fail(session, board, entry, answer["reason"])
             else:
@@ -366,31 +368,32 @@ def _fail(session: Any, board: Board, entry: Entry, reason: str) -> None:
     history.write(session, board, "failed", entry=entry.number, reason=reason)
 
 
+def _tree(pid: int) -> list[int]:
+    """A process and all below it."""
+    found = [pid]
+    for process in found:
+        with contextlib.suppress(OSError):
+            for thread in os.scandir(f"/proc/{process}/task"):
+                found += map(int, Path(thread.path, "children").read_text().split())
+    return found
+
+
 def _memory_mb(pid: int) -> float:
     """Resident memory of a process and all below it."""
-    import psutil
-
-    total = 0
-    with contextlib.suppress(psutil.Error):
-        top = psutil.Process(pid)
-        for process in (top, *top.children(recursive=True)):
-            with contextlib.suppress(psutil.Error):
-                total += process.memory_info().rss
-    return total / 2**20
+    pages = 0
+    for process in _tree(pid):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            pages += int(Path(f"/proc/{process}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 def _kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """End a judge and whatever it started."""
-    import psutil
-
-    below: list[psutil.Process] = []
-    with contextlib.suppress(psutil.Error):
-        below = psutil.Process(process.pid).children(recursive=True)
+    """End a judge and whatever it started, which may have left its process group."""
+    for pid in _tree(process.pid)[::-1]:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    for child in below:
-        with contextlib.suppress(psutil.Error):
-            child.kill()
     process.wait()
 
 
