@@ -32,11 +32,25 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu":
             return nn.functional.dropout(x, self.cut / 65536)
+        return x * (self._kept(x) * self.factor)
+
+    @property
+    def factor(self) -> float:
+        """What keeps the mean."""
+        return 65536 / (65536 - self.cut)
+
+    def drop_(self, x: Tensor) -> None:
+        """Put some entries to 0 in place, on a CPU, and leave the factor to the caller."""
+        if self.cut:
+            x.mul_(self._kept(x))
+
+    def _kept(self, x: Tensor) -> Tensor:
         if self._bits is None:
             self._bits = np.random.SFC64(int(torch.randint(2**63 - 1, ())))
         drawn = self._bits.random_raw(-(-x.numel() // 4)).view(np.int16)[: x.numel()]
-        kept = torch.from_numpy(drawn).view(x.shape) >= self.cut - 32768
-        return x * (kept.to(x.dtype) * (65536 / (65536 - self.cut)))
+        # By way of int8: to compare in NumPy and to convert from bytes is vectorised, torch's own ways are not.
+        kept = (drawn >= np.int16(self.cut - 32768)).view(np.int8)
+        return torch.from_numpy(kept).to(x.dtype).view(x.shape)
 
 
 class Backbone(nn.Module):

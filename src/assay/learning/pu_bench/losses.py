@@ -26,6 +26,15 @@ SURROGATES: dict[str, Callable[[Tensor], Tensor]] = {
     "zero_one": lambda z: (torch.sign(-z) + 1) / 2,
 }
 
+SLOPES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sigmoid": lambda _, value: value * (value - 1),
+    "logistic": lambda _, value: torch.expm1(-value),
+    "squared": lambda z, _: z - 1,
+    "savage": lambda _, value: value * (value.sqrt() - 2),
+    "zero_one": lambda z, _: torch.zeros_like(z),
+}
+"""Their derivatives, from the margin and the value there."""
+
 
 def surrogate(name: str) -> Callable[[Tensor], Tensor]:
     """The margin loss called so."""
@@ -86,6 +95,45 @@ def nnpusb_loss(
     """The risk of PUSB (Kato et al. 2019): as `nnpu_loss`, the turned part being the value too."""
     positive, negative = _parts(g, labelled, prior, loss)
     return -gamma * negative if negative.item() < -beta else positive + negative
+
+
+def upu_gradient(g: Tensor, labelled: Tensor, prior: float, *, loss: str = "sigmoid") -> tuple[Tensor, Tensor]:
+    """`upu_loss`, and its gradient (n,) with respect to the logits, without autograd."""
+    positive, negative, up, down = _parts_and_slopes(g, labelled, prior, loss)
+    return positive + negative, up + down
+
+
+def nnpu_gradient(
+    g: Tensor, labelled: Tensor, prior: float, *, loss: str = "sigmoid", gamma: float = 1.0, beta: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """`nnpu_loss`, and its gradient (n,) with respect to the logits, without autograd."""
+    positive, negative, up, down = _parts_and_slopes(g, labelled, prior, loss)
+    if negative.item() < -beta:
+        return positive - beta, -gamma * down
+    return positive + negative, up + down
+
+
+def nnpusb_gradient(
+    g: Tensor, labelled: Tensor, prior: float, *, loss: str = "logistic", gamma: float = 1.0, beta: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """`nnpusb_loss`, and its gradient (n,) with respect to the logits, without autograd."""
+    positive, negative, up, down = _parts_and_slopes(g, labelled, prior, loss)
+    if negative.item() < -beta:
+        return -gamma * negative, -gamma * down
+    return positive + negative, up + down
+
+
+def _parts_and_slopes(g: Tensor, labelled: Tensor, prior: float, loss: str) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """`_parts`, and the gradient of each."""
+    ell, slope = surrogate(loss), SLOPES[loss]
+    count = int(labelled.sum())
+    of_l, of_u = prior / max(1, count), 1 / max(1, len(labelled) - count)
+    mask = labelled.to(g.dtype)
+    positive, negative = mask * of_l, of_u - mask * (of_u + of_l)
+    opposite = -g
+    as_positive, as_negative = ell(g), ell(opposite)
+    up, down = slope(g, as_positive) * positive, slope(opposite, as_negative) * negative
+    return as_positive @ positive, as_negative @ negative, up, -down
 
 
 class _RiskModule(nn.Module):
@@ -261,6 +309,25 @@ def class_normalised_bce(g: Tensor, soft: Tensor) -> Tensor:
 def soft_bce(g: Tensor, target: Tensor, weight: Tensor | None = None) -> Tensor:
     """Mean cross-entropy with soft targets, from logits."""
     return F.binary_cross_entropy_with_logits(g, target, weight=weight)
+
+
+def labels_bce(g: Tensor, labelled: Tensor) -> Tensor:
+    """Mean cross-entropy with labelled rows as positives and all others as negatives."""
+    return soft_bce(g, labelled.to(g.dtype))
+
+
+def labels_gradient(g: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
+    """`labels_bce`, and its gradient (n,) with respect to the logits, without autograd."""
+    target = labelled.to(g.dtype)
+    return soft_bce(g, target), (torch.sigmoid(g) - target) / len(g)
+
+
+def logits_gradient(loss: Callable[[Tensor, Tensor], Tensor], g: Tensor, labelled: Tensor) -> tuple[Tensor, Tensor]:
+    """Any loss of logits (n,) and a mask, and its gradient (n,), by autograd."""
+    leaf = g.detach().requires_grad_()
+    value = loss(leaf, labelled)
+    (slope,) = torch.autograd.grad(value, leaf)
+    return value.detach(), slope
 
 
 def asymmetric_loss(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 
 from assay.learning.pu_bench.backbones import Backbone, backbone
 from assay.learning.pu_bench.errors import BadInput
+from assay.learning.pu_bench.losses import logits_gradient
+from assay.learning.pu_bench.perceptron import Gradient, Steps, layers_of
 from assay.learning.pu_bench.prior import fold_of, resolve_prior
 from assay.learning.pu_bench.scoring import prior_threshold, proxy_accuracy_score, proxy_auc_score
 from assay.nn.trainer import Best, forward, seeded, train
@@ -312,6 +315,39 @@ class PUNet(TwoClasses, BaseEstimator):
             min_delta=1e-4,
         )
         self._keep(name, history.rows, history.best_epoch, history.seconds_to_best)
+
+    def _descend(
+        self,
+        name: str,
+        net: nn.Module,
+        loss: Callable[[Tensor, Tensor], Tensor],
+        problem: Problem,
+        gradient: Gradient | None = None,
+        *,
+        epochs: int | None = None,
+        optimiser: torch.optim.Optimizer | None = None,
+        data: tuple[Tensor, Tensor] | None = None,
+        last: bool = True,
+    ) -> None:
+        """As `_stage`, for a loss of the logits and the labels; a plain perceptron then does without autograd.
+
+        ``gradient`` gives the loss and its gradient; without it autograd does, for the logits alone.
+        """
+        layers = layers_of(net)
+        optimiser = optimiser or self._optimiser(net)
+        x, labelled = data or (problem.x, problem.labelled)
+        if layers is None:
+            self._stage(
+                name, net, lambda x, t: loss(net(x), t), problem, epochs=epochs, optimiser=optimiser,
+                data=(x, labelled), last=last,
+            )  # fmt: skip
+            return
+        steps = Steps(layers, gradient or partial(logits_gradient, loss), optimiser)
+
+        def epoch(_: int) -> float:
+            return steps.epoch(x, labelled, self.batch_size, problem.generator)
+
+        self._loop(name, net, epoch, problem, epochs=epochs, last=last)
 
     def _loop(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,8 +27,9 @@ class UPUClassifier(PUNet):
 
     def _fit(self, problem: Problem) -> None:
         self.net_ = self._build(problem)
-        prior = problem.prior
-        self._stage("train", self.net_, lambda x, t: losses.upu_loss(self.net_(x), t, prior, loss=self.loss), problem)
+        settings: dict[str, Any] = {"prior": problem.prior, "loss": self.loss}
+        loss, gradient = partial(losses.upu_loss, **settings), partial(losses.upu_gradient, **settings)
+        self._descend("train", self.net_, loss, problem, gradient)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -40,15 +42,16 @@ class NNPUClassifier(PUNet):
     gamma: float = 1.0
     beta: float = 0.0
 
-    def _risk(self, prior: float) -> Any:
-        def risk(x: Tensor, t: Tensor) -> Tensor:
-            return losses.nnpu_loss(self.net_(x), t, prior, loss=self.loss, gamma=self.gamma, beta=self.beta)
+    risk: ClassVar[tuple[Any, Any]] = (losses.nnpu_loss, losses.nnpu_gradient)
 
-        return risk
+    def _minimise(self, name: str, prior: float, problem: Problem, **stage: Any) -> None:
+        settings: dict[str, Any] = {"prior": prior, "loss": self.loss, "gamma": self.gamma, "beta": self.beta}
+        loss, gradient = (partial(function, **settings) for function in self.risk)
+        self._descend(name, self.net_, loss, problem, gradient, **stage)
 
     def _fit(self, problem: Problem) -> None:
         self.net_ = self._build(problem)
-        self._stage("train", self.net_, self._risk(problem.prior), problem)
+        self._minimise("train", problem.prior, problem)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -56,12 +59,7 @@ class NNPUSBClassifier(NNPUClassifier):
     """PUSB (Kato et al. 2019): for labels with selection bias. ``threshold="prior"`` is its original decision rule."""
 
     loss: str = "logistic"
-
-    def _risk(self, prior: float) -> Any:
-        def risk(x: Tensor, t: Tensor) -> Tensor:
-            return losses.nnpusb_loss(self.net_(x), t, prior, loss=self.loss, gamma=self.gamma, beta=self.beta)
-
-        return risk
+    risk: ClassVar[tuple[Any, Any]] = (losses.nnpusb_loss, losses.nnpusb_gradient)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -112,18 +110,10 @@ class BBEPUClassifier(NNPUClassifier):
         if self.estimated_:
             inner = torch.from_numpy(np.flatnonzero(~out))
             part = (problem.x[inner], problem.labelled[inner])
-            self._stage(
-                "warm-up",
-                self.net_,
-                self._risk(problem.prior),
-                problem,
-                epochs=self.warmup_epochs,
-                data=part,
-                last=False,
-            )
+            self._minimise("warm-up", problem.prior, problem, epochs=self.warmup_epochs, data=part, last=False)
             scores = torch.sigmoid(forward(self.net_, problem.x[torch.from_numpy(np.flatnonzero(out))])).numpy()
             self.prior_ = bbe(scores[labelled[out]], scores[~labelled[out]])
-        self._stage("train", self.net_, self._risk(self.prior_), problem)
+        self._minimise("train", self.prior_, problem)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -205,7 +195,7 @@ class DistPUClassifier(PUNet):
         def align(g: Tensor, t: Tensor) -> Tensor:
             return losses.distpu_loss(g, t, prior, bins=self.bins)
 
-        self._stage("warm-up", net, lambda x, t: align(net(x), t), problem, epochs=self.warmup_epochs, last=False)
+        self._descend("warm-up", net, align, problem, epochs=self.warmup_epochs, last=False)
         pseudo = forward(net, problem.x).sigmoid().to(problem.x.device)
         pseudo[problem.labelled] = 1.0
         optimiser = self._optimiser(net, lr=self.mixup_lr, weight_decay=self.mixup_weight_decay)
@@ -253,8 +243,8 @@ class PULDAClassifier(PUNet):
     def _fit(self, problem: Problem) -> None:
         self.net_ = net = self._build(problem)
         warm = self._optimiser(net, lr=self.warmup_lr, weight_decay=self.warmup_weight_decay)
-        self._stage(
-            "warm-up", net, lambda x, t: losses.soft_bce(net(x), t.float()), problem, epochs=self.warmup_epochs,
+        self._descend(
+            "warm-up", net, losses.labels_bce, problem, losses.labels_gradient, epochs=self.warmup_epochs,
             optimiser=warm, last=False,
         )  # fmt: skip
         align = losses.PULDALoss(problem.prior, self.temperature, self.margin)
@@ -307,4 +297,4 @@ class PNClassifier(PUNet):
         if self.selection not in ("last", "f1"):
             raise BadInput("The oracle has no proxy to choose by; selection is last or f1.")
         self.net_ = self._build(problem)
-        self._stage("train", self.net_, lambda x, t: losses.soft_bce(self.net_(x), t.float()), problem)
+        self._descend("train", self.net_, losses.labels_bce, problem, losses.labels_gradient)

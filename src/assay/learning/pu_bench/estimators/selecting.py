@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -212,9 +213,11 @@ class RobustPUClassifier(PUNet):
 
     def _fit(self, problem: Problem) -> None:
         self.net_ = net = self._build(problem)
-        self._stage(
-            "pre-train", net, lambda x, t: losses.nnpu_loss(net(x), t, problem.prior), problem,
-            epochs=self.pretrain_epochs, optimiser=self._optimiser(net, lr=self.pretrain_lr), last=False,
+        prior = problem.prior
+        self._descend(
+            "pre-train", net, partial(losses.nnpu_loss, prior=prior), problem,
+            partial(losses.nnpu_gradient, prior=prior), epochs=self.pretrain_epochs,
+            optimiser=self._optimiser(net, lr=self.pretrain_lr), last=False,
         )  # fmt: skip
         labelled = problem.labelled.cpu().numpy()
         heat = np.where(labelled, self.temperatures[0], self.temperatures[1])
