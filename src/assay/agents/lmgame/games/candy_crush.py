@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.agents.lmgame.games.engine import Engine, Played, Stream
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LETTERS = "RGBYPO"
-_LETTER = str.maketrans(dict(zip("123456", LETTERS)))
+_LETTER = str.maketrans(dict(zip("123456", LETTERS)) | {"0": "\n"})
+_FLAGS = bytes.maketrans(b"01", b"\0\1")
 _SWAP = re.compile(r"\(\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*,\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)\s*\)")
 Cell = tuple[int, int]
 
@@ -54,16 +56,17 @@ class Board:
         """The cells of each colour."""
         return [self.candies >> lane & self.all for lane in self._lanes]
 
-    def digits(self) -> list[str]:
-        """Rows of hexadecimal digits: 0 where there is no candy, else its colour plus one."""
+    def digits(self) -> str:
+        """A hexadecimal digit a cell, row by row: the colour plus one, 0 without a candy; and a 0 after each row."""
         # A mask's binary digits read as hexadecimal ones spread it to a nibble a cell: colours add up without a loop.
-        spread = sum((colour + 1) * int(f"{mask:b}", 16) for colour, mask in enumerate(self.masks))
-        flat = f"{spread:0{self.rows * self.stride}x}"[::-1]
-        return [flat[r * self.stride : r * self.stride + self.columns] for r in range(self.rows)]
+        spread = sum([(colour + 1) * int(f"{mask:b}", 16) for colour, mask in enumerate(self.masks)])
+        return f"{spread:0{self.rows * self.stride}x}"[::-1]
 
     def cells(self) -> list[list[int]]:
         """Rows of colours; -1 where there is none."""
-        return [[int(digit, 16) - 1 for digit in row] for row in self.digits()]
+        flat = self.digits()
+        starts = range(0, len(flat), self.stride)
+        return [[int(digit, 16) - 1 for digit in flat[i : i + self.columns]] for i in starts]
 
     def _any_colour(self, lanes: int) -> int:
         """Cells that stand in some lane."""
@@ -222,10 +225,13 @@ class CandyCrush(Engine):
         self.actions = tuple(f"(({a[0]},{a[1]}),({b[0]},{b[1]}))" for a, b in self._swaps)
         self._bits = [(self.board.bit(*a), self.board.bit(*b)) for a, b in self._swaps]
         first = columns * (rows - 1)
-        # Action by the upper (left) cell of a vertical (horizontal) swap.
-        self._down = {a: i for i, (a, _) in enumerate(self._bits) if i < first}
-        self._across = {a: i for i, (a, _) in enumerate(self._bits) if i >= first}
-        self._header = "    " + " ".join(f"{c:>2}" for c in range(columns))
+        # Action by the bit of its upper cell, for vertical swaps; then by that of its left cell, for horizontal ones.
+        self._size = rows * self.board.stride
+        self._by_bit = [-1] * (2 * self._size)
+        for action, (a, _) in enumerate(self._bits):
+            self._by_bit[a.bit_length() - 1 + (self._size if action >= first else 0)] = action
+        self._header = "    " + " ".join(f"{c:>2}" for c in range(columns)) + "\n"
+        self._labels = [f"{r:>2}|  " for r in range(rows)]
         self.stream = Stream()
         self.total = self.used = self.shuffles = 0
 
@@ -305,20 +311,15 @@ class CandyCrush(Engine):
     def effective_actions(self) -> list[int]:
         """Actions that make a run now."""
         vertical, horizontal = self.board.effective()
-        found = []
-        for mask, table in ((vertical, self._down), (horizontal, self._across)):
-            while mask:
-                low = mask & -mask
-                mask ^= low
-                found.append(table[low])
-        return found
+        flags = f"{vertical | horizontal << self._size:b}"[::-1].encode().translate(_FLAGS)
+        return list(compress(self._by_bit, flags))
 
     def text(self) -> str:
-        lines = [self._header]
-        for r, row in enumerate(self.board.digits()):
-            lines.append(f"{r:>2}|  " + "  ".join(row.translate(_LETTER)))
-        lines.append(f"Score: {self.total}  Moves left: {self.moves - self.used}")
-        return "\n".join(lines)
+        # The digit after each row becomes the end of its line, with a blank or two around it.
+        rows = "  ".join(self.board.digits().translate(_LETTER)).split("  \n  ")
+        rows[-1] = rows[-1][:-3]
+        lines = "\n".join([label + row for label, row in zip(self._labels, rows)])
+        return f"{self._header}{lines}\nScore: {self.total}  Moves left: {self.moves - self.used}"
 
     def image(self) -> NDArray[np.uint8]:
         from assay.agents.lmgame.rendering import draw_candy
