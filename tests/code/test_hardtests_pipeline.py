@@ -292,6 +292,26 @@ def test_rewards_have_the_signatures_of_the_trainers(box, suite):
     assert partial.rewards(["double"], [bad]) == [1 / len(suite)]
 
 
+def test_rewards_on_disk_serve_another_process_until_suite_or_program_changes(box, suite, tmp_path, monkeypatch):
+    from assay.code.hardtests import rewards
+
+    good, bad = f"```python\n{DOUBLE}```", "```python\nprint(2)\n```"
+    assert CodeReward([suite], box=box, folder=tmp_path).rewards(["double"] * 2, [good, bad]) == [1.0, 0.0]
+    judged = []
+
+    def counted(*arguments, **options):
+        judged.append(arguments[1])
+        return verify(*arguments, **options)
+
+    monkeypatch.setattr(rewards, "verify", counted)
+    assert CodeReward([suite], box=box, folder=tmp_path).rewards(["double"] * 2, [good, bad]) == [1.0, 0.0]
+    assert judged == []
+    shorter = replace(suite, cases=suite.cases[:1], mapping={"LLMGen": [0], "RPGen_SPGen": [], "HackGen": []})
+    CodeReward([shorter], box=box, folder=tmp_path).rewards(["double"], [good])
+    CodeReward([suite], box=box, folder=tmp_path, partial=True).rewards(["double"], [good])
+    assert len(judged) == 2
+
+
 def test_mistakes_in_rewards_raise(box, suite):
     reward = CodeReward([suite], box=box)
     with pytest.raises(UsageError, match="column 'pid'"):

@@ -178,9 +178,7 @@ class ModelOutputs:
         cases = []
         for text in [text for text, valid in zip(given, good) if valid]:
             messages = prompt("output", statement=problem.statement, given=text.rstrip())
-            reply = await self.model.generate(
-                messages, temperature=0.0, max_tokens=self.max_tokens, seed=seed % 2**31
-            )
+            reply = await self.model.generate(messages, temperature=0.0, max_tokens=self.max_tokens, seed=seed % 2**31)
             answer = fenced(reply.text).value
             if answer is not None:
                 cases.append(Case(text, answer))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assay.code.hardtests.suite import TestSuite
 from assay.code.hardtests.verifying import opened, verify
 from assay.code.hardtests.writing import program_in
+from assay.core.cache import ContentCache, content_key
 from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -31,13 +33,15 @@ class CodeReward:
         Of the programs.
     partial
         Share of tests passed in place of 1 or 0: denser, and easier to game.
+    folder
+        Where rewards are kept beyond this process, by content of suite and program; None = nowhere.
     """
 
     __name__ = "code_reward"  # trainers name a reward by it
 
     def __init__(
         self, suites: Iterable[TestSuite], *, language: str = "python3", box: Sandbox | None = None,
-        partial: bool = False, workers: int = 2,
+        partial: bool = False, workers: int = 2, folder: Path | None = None,
     ) -> None:  # fmt: skip
         self.suites = {suite.pid: suite for suite in suites}
         empty = [pid for pid, suite in self.suites.items() if not suite.cases]
@@ -45,6 +49,8 @@ class CodeReward:
             raise UsageError(f"The suite of {empty[0]!r} has no tests; train on problems that have some.")
         self.language, self.box, self.partial, self.workers = language, box, partial, workers
         self._known: dict[tuple[str, str], float] = {}
+        self._cache = None if folder is None else ContentCache(folder)
+        self._contents: dict[str, str] = {}
 
     def rewards(self, pids: Sequence[str], completions: Sequence[Any]) -> list[float]:
         """One reward a completion (a text, or a list of messages whose last is taken)."""
@@ -65,6 +71,14 @@ class CodeReward:
         return [0.0 if key is None else self._known[key] for key in asked]
 
     def _reward(self, pid: str, code: str, box: Sandbox) -> float:
+        if self._cache is None:
+            return self._judged(pid, code, box)
+        if pid not in self._contents:
+            self._contents[pid] = content_key(self.suites[pid].to_row())
+        key = ["hardtests reward", self._contents[pid], self.language, self.partial, code]
+        return self._cache.get_or(key, lambda: self._judged(pid, code, box))
+
+    def _judged(self, pid: str, code: str, box: Sandbox) -> float:
         until = "kind" if self.partial else "first"
         found = verify(self.suites[pid], code, self.language, box=box, until=until)
         return found.pass_rate if self.partial else float(found.accepted)
