@@ -25,6 +25,7 @@ _HOMES = {
     "read_prompts": "prompts",
     "to_gif": "replay",
     "to_html": "replay",
+    "to_mp4": "replay",
 }
 _WHERE = {"players": "solvers.players"}
 
@@ -48,6 +49,7 @@ __all__ = [
     "read_prompts",
     "to_gif",
     "to_html",
+    "to_mp4",
 ]
 
 
