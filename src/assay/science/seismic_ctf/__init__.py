@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.science.seismic_ctf.benchmark import SeismicCTF
     from assay.science.seismic_ctf.data import CTFDataset, Pair, Times, score, validation_scores, validation_split
-    from assay.science.seismic_ctf.definition import Definition, definition, known_datasets, read_definition
+    from assay.science.seismic_ctf.definition import Definition, known_datasets, known_definition, read_definition
     from assay.science.seismic_ctf.methods import build
     from assay.science.seismic_ctf.norm import spectral_norm
 
 _HOMES = {
     "benchmark": ("SeismicCTF",),
     "data": ("CTFDataset", "Pair", "Times", "score", "validation_scores", "validation_split"),
-    "definition": ("Definition", "definition", "known_datasets", "read_definition"),
+    "definition": ("Definition", "known_datasets", "known_definition", "read_definition"),
     "methods": ("build",),
     "norm": ("spectral_norm",),
 }
@@ -28,8 +28,8 @@ __all__ = [
     "SeismicCTF",
     "Times",
     "build",
-    "definition",
     "known_datasets",
+    "known_definition",
     "read_definition",
     "score",
     "spectral_norm",

@@ -178,8 +178,16 @@ class SeismicCTF(Benchmark):
     extras = ("seismic_ctf",)
     references = "references.json"
     metrics = _metrics()
-    analyses = {}
-    recipes = {}
+    analyses = {
+        name: f"{_ROOM}.analyses:{name}"
+        for name in ("leaderboard", "heatmap", "abilities", "ranking", "agreement", "published")
+    }
+    recipes = {
+        "generate": f"{_ROOM}.recipes:generate",
+        "package": f"{_ROOM}.recipes:package",
+        "figures": f"{_ROOM}.recipes:figures",
+        "tune": f"{_ROOM}.recipes:tune",
+    }
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from assay.core.errors import DataError, UsageError
 from assay.science.seismic_ctf import scoring
-from assay.science.seismic_ctf.definition import PARAMETERS, Definition, PairSpec, definition, read_definition
+from assay.science.seismic_ctf.definition import PARAMETERS, Definition, PairSpec, known_definition, read_definition
 
 Matrix = NDArray[Any]
 SUFFIXES = (".npz", ".npy", ".mat")
@@ -96,7 +96,7 @@ class CTFDataset:
         if not folder.is_dir():
             raise DataError(f"There is no folder {folder} with the data set {name!r}.")
         config = folder / f"{name}.yaml"
-        found = read_definition(config) if config.is_file() else definition(name)
+        found = read_definition(config) if config.is_file() else known_definition(name)
         return cls(found, folder, _truth_folder(name, truth))
 
     @property

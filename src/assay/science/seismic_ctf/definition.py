@@ -164,7 +164,7 @@ def known_datasets() -> dict[str, str]:
     return {name: entry["title"] for name, entry in _registry().items()}
 
 
-def definition(name: str) -> Definition:
+def known_definition(name: str) -> Definition:
     """The definition of a known data set."""
     if name not in _registry():
         raise unknown_name("data set", name, _registry())
