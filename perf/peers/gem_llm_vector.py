@@ -14,7 +14,7 @@ from gem.vector.sync_vector_env import SyncVectorEnv  # type: ignore[import-not-
 
 GAME = "game:Game2048-v0-easy"
 MOVES = ("\\boxed{left}", "\\boxed{up}", "\\boxed{right}", "\\boxed{down}")
-SECONDS, WAIT = float(sys.argv[1]), float(sys.argv[2])
+SECONDS, WAIT, STRETCHES = float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
 
 
 class Waiting(Env):
@@ -31,11 +31,13 @@ class Waiting(Env):
 def rate(step: Any) -> dict[str, float]:
     """As in perf/gem.py."""
     step()
-    begun, cpu, done = time.perf_counter(), time.process_time(), 0
-    while time.perf_counter() - begun < SECONDS:
-        done += step()
-    wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
-    return {"steps_s": done / wall, "cpu_ms_step": 1000 * cpu / done}
+    best, total, spent = 0.0, 0, time.process_time()
+    for _ in range(STRETCHES):
+        begun, done = time.perf_counter(), 0
+        while time.perf_counter() - begun < SECONDS / STRETCHES:
+            done += step()
+        best, total = max(best, done / (time.perf_counter() - begun)), total + done
+    return {"steps_s": best, "cpu_ms_step": 1000 * (time.process_time() - spent) / total}
 
 
 def of_vector(kind: Any, ids: list[str], fns: list[Any], actions: list[str]) -> dict[str, float]:

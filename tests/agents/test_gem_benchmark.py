@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+import polars as pl
 import pytest
 
 from assay.agents.gem.benchmark import EnvPolicy, Gem
 from assay.agents.gem.env import EnvError
-from assay.agents.gem.episodes import level_of, parsed
+from assay.agents.gem.episodes import level_of, parsed, regrets
 from assay.agents.gem.registry import make
 from assay.core import run as core
 from assay.core.engine import Engine
@@ -62,8 +63,28 @@ def test_the_recorded_episode_replays_exactly(tmp_path):
 
 
 def test_reference_players_need_no_model_and_regret_is_counted(tmp_path):
-    run = played(tmp_path, EnvPolicy("solver"), envs="game:TowerofHanoi-v0-easy", episodes=2, regret=True)
+    run = played(tmp_path, EnvPolicy("solver"), envs="game:TowerofHanoi-v0-easy", episodes=2, regret="episode")
     assert (score(run, "return_macro_by_env"), score(run, "regret_turns"), score(run, "turns")) == (1.0, 0.0, 7.0)
+
+
+def test_regret_of_each_step_adds_up_to_that_of_the_episode(tmp_path):
+    run = played(
+        tmp_path, EnvPolicy("random"), envs="game:FifteenPuzzle-v0-easy?max_turns=60", episodes=4, regret="steps"
+    )
+    rows = run.rows("episodes")
+    lost = rows.filter(rows["kind"] == "environment").group_by("sample").agg(pl.col("regret").sum(), pl.len())
+    assert rows.filter(rows["kind"] == "model")["regret"].null_count() == rows.height // 2
+    solved = run.records.filter(run.records["solved"] == 1).join(lost, on="sample")
+    assert solved.height > 0
+    assert solved["regret"].to_list() == solved["regret_turns"].to_list()
+
+
+def test_a_step_back_costs_two_turns_and_one_against_the_rules_costs_one():
+    forth, back, wrong = "\\boxed{A C}", "\\boxed{C A}", "\\boxed{B C}"
+    assert regrets("game:TowerofHanoi-v0-easy", 0, [forth, back, wrong]) == (7, [0.0, 2.0, 1.0])
+    assert regrets("game:TowerofHanoi-v0-easy", 0, []) == (7, [])
+    assert regrets("game:GuessTheNumber-v0-easy", 0, ["\\boxed{1}"]) == (None, [None])
+    assert regrets("game:Wordle-v0-easy", 0, ["\\boxed{cat}"]) == (None, [None])
 
 
 def test_random_play_is_the_same_every_time_and_worse(tmp_path):

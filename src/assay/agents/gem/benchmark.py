@@ -90,13 +90,15 @@ class Episodes(Task):
         from assay.agents.gem import episodes
 
         bench, env, seed = self.benchmark, sample.input["env"], sample.input["seed"]
-        optimum = await ctx.compute(episodes.optimum, env, seed) if bench.regret else None
         if isinstance(system, EnvPlayer):
             trace = await ctx.compute(system.episode, env, seed, ctx.seed % 2**32)
         else:
             trace = await episodes.played(system, env, seed, bench.settings, ctx.state, ctx.seed % 2**31)
         trace.save(ctx.artifacts, "episode.json")
-        return episodes.outcome(trace, optimum)
+        if bench.regret == "none":
+            return episodes.outcome(trace)
+        actions = [step.action or "" for step in episodes.moves(trace)] if bench.regret == "steps" else []
+        return episodes.outcome(trace, *await ctx.compute(episodes.regrets, env, seed, actions))
 
 
 class Gem(Benchmark):
@@ -129,7 +131,8 @@ class Gem(Benchmark):
     temperature, max_tokens
         Of each reply. Published evaluation: 0.6.
     regret
-        Also compute the fewest turns from the start, where they are known (seconds for the largest puzzles).
+        ``episode``: also compute the fewest turns from the start, where they are known (seconds for the largest
+        puzzles). ``steps``: after every action too; the column ``regret`` of the rows says how many turns it lost.
     """
 
     name = "gem"
@@ -166,7 +169,7 @@ class Gem(Benchmark):
         turns: int | None = None,
         temperature: float = 0.6,
         max_tokens: int = 1024,
-        regret: bool = False,
+        regret: Literal["none", "episode", "steps"] = "none",
     ) -> None:
         for name, value, least in (
             ("episodes", episodes, 1),

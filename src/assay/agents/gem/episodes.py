@@ -115,16 +115,30 @@ def toolbox(names: tuple[str, ...], search: str | None) -> Iterator[Toolbox]:
             box.sandbox.close()
 
 
-def optimum(env: str, seed: int) -> int | None:
-    """Fewest turns from the start of an episode; None where they are not known.
+def regrets(env: str, seed: int, actions: Sequence[str]) -> tuple[int | None, list[float | None]]:
+    """Fewest turns from the start of an episode, and how many turns each action lost against the best one there.
 
-    GuessTheNumber has none here: what is known of it is what always suffices, and luck beats that.
+    An episode is played again for it. Without actions, only the start is looked at. None where the fewest turns are
+    not known or the goal is out of reach: GuessTheNumber has none, since what is known of it is what always suffices,
+    and luck beats that.
     """
     with built(env) as made:
         if type(made.unwrapped).__name__ == "GuessTheNumber":
-            return None
+            return None, [None] * len(actions)
         made.reset(seed)
-        return optimal_turns(made)
+        best = before = optimal_turns(made)
+        lost: list[float | None] = []
+        for action in actions:
+            info = made.step(action)[4]
+            after = 0 if info.get("solved") else optimal_turns(made)
+            lost.append(None if before is None or after is None else float(1 + after - before))
+            before = after
+        return best, lost
+
+
+def moves(trace: Trace) -> list[Step]:
+    """The steps that the environment took, tool calls apart."""
+    return [step for step in trace.steps if step.kind == "environment" and not (step.info or {}).get("use_tool")]
 
 
 def reference_episode(env: str, seed: int, player: str, policy_seed: int) -> Trace:
@@ -223,8 +237,8 @@ class _Counts:
     unread: int = 0
 
 
-def outcome(trace: Trace, best: int | None) -> Outcome:
-    """Scores, groups and rows of an episode.
+def outcome(trace: Trace, best: int | None = None, lost: Sequence[float | None] = ()) -> Outcome:
+    """Scores, groups and rows of an episode; ``best`` and ``lost`` from `regrets`.
 
     ``turns`` are moves of the environment, tool calls apart. ``solved`` is None where the environment does not say.
     """
@@ -254,4 +268,8 @@ def outcome(trace: Trace, best: int | None) -> Outcome:
     }
     groups = {"end": trace.end, "read": "unread" if counts.unread else "box"}
     output = {"actions": trace.actions, "seed": trace.info.get("seed"), "episode": "episode.json"}
-    return Outcome(scores, output, groups, trace.rows())
+    rows = trace.rows()
+    if lost:
+        of_step = dict(zip(map(id, moves(trace)), lost, strict=True))
+        rows = [{**row, "regret": of_step.get(id(step))} for row, step in zip(rows, trace.steps, strict=True)]
+    return Outcome(scores, output, groups, rows)

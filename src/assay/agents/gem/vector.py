@@ -371,55 +371,65 @@ class _Round:
         self._over.acquire(timeout=-1 if seconds is None else seconds)
 
 
-class _Hand:
-    """A thread that does one thing after another. A daemon: one that hangs does not keep the program from ending."""
-
-    def __init__(self, name: str) -> None:
-        self._work: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
-        self._thread = Thread(target=self._serve, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, fn: Callable[[], Any]) -> None:
-        self._work.put(fn)
-
-    def end(self, wait: bool) -> None:
-        self._work.put(None)
-        if wait:
-            self._thread.join()
-
-    def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
-            with suppress(Exception):  # a `_Round` keeps what its calls raise
-                work()
-
-
 class AsyncVectorEnv(_Here):
-    """One thread an environment: for steps that wait.
+    """As many threads as environments, for steps that wait.
 
+    All threads take from one queue: where steps are short, one of them does many without handing over to another.
     An environment that runs past ``seconds`` cannot be ended: its thread is left to itself, and no longer listened to.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._hands = [_Hand(f"env {i}") for i in range(self.num_envs)]
+        self._work: SimpleQueue[tuple[int, Slot, Callable[[], None]] | None] = SimpleQueue()
+        self._turns = [Lock() for _ in self.slots]
+        self._late_now: set[int] = set()
+        self._threads = [self._thread() for _ in self.slots]
+
+    def _thread(self) -> Thread:
+        # A daemon: one that hangs does not keep the program from ending.
+        thread = Thread(target=self._serve, name="gem env", daemon=True)
+        thread.start()
+        return thread
+
+    def _serve(self) -> None:
+        while (item := self._work.get()) is not None:
+            index, slot, run = item
+            with self._turns[index]:  # after a call that was too late the next one waits for its end
+                run()
+            if self.slots[index] is not slot:  # it was replaced meanwhile, and so was this thread
+                with suppress(Exception):
+                    slot.env.close()
+                return
 
     def _call(self, calls: Sequence[Call]) -> list[Result | BaseException]:
         this = _Round(len(calls))
         for place, (index, *call) in enumerate(calls):
-            self._hands[index].submit(partial(this.run, place, partial(self._one, self.slots[index], *call)))
+            slot = self.slots[index]
+            self._work.put((index, slot, partial(this.run, place, partial(self._one, slot, *call))))
         this.wait(self.seconds)
-        return [self._late(call[0]) if found is None else found for call, found in zip(calls, list(this.results))]
+        out: list[Result | BaseException] = []
+        for call, found in zip(calls, list(this.results)):
+            if found is None:
+                self._late_now.add(call[0])
+                found = self._late(call[0])
+            out.append(found)
+        return out
 
     def _renew(self, index: int) -> None:
-        # The old environment is closed by its own thread, when and if that comes back.
-        self._hands[index].submit(self.slots[index].env.close)
-        self._hands[index].end(wait=False)
-        self._hands[index] = _Hand(f"env {index}")
-        self.slots[index] = Slot(self.env_fns[index], self.autoreset_mode)
+        if index in self._late_now:
+            self._late_now.discard(index)
+            self._turns[index] = Lock()
+            self.slots[index] = Slot(self.env_fns[index], self.autoreset_mode)
+            self._threads.append(self._thread())
+        else:
+            super()._renew(index)
 
     def _close(self) -> None:
-        for hand in self._hands:
-            hand.end(wait=self.seconds is None)
+        for _ in self._threads:
+            self._work.put(None)
+        if self.seconds is None:
+            for thread in self._threads:
+                thread.join()
         super()._close()
 
 
