@@ -37,15 +37,15 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def spread(start: int, free: int, cols: int) -> Iterator[int]:
+def spread(start: int, free: int, cols: int) -> list[int]:
     """Cells reached after 0, 1, 2, ... steps over ``free`` cells, as masks, until no more come."""
-    reach = 1 << start
-    while True:
-        yield reach
-        new = (reach | reach << 1 | reach >> 1 | reach << cols | reach >> cols) & free
-        if new == reach:
-            return
+    reach, new = 0, 1 << start
+    layers = []
+    while new != reach:
         reach = new
+        layers.append(reach)
+        new = (reach | reach << 1 | reach >> 1 | reach << cols | reach >> cols) & free
+    return layers
 
 
 def push_distances(target: int, floor: int, cols: int) -> dict[int, int]:
@@ -117,45 +117,52 @@ def _pull(
     for target in targets:
         for cell, pushes in push_distances(target, floor, cols).items():
             needed[cell] = min(needed.get(cell, 1 << 20), pushes)
-    weight = {cell: 2.0 * pushes + 1.5 * (pushes > 0) for cell, pushes in needed.items()}
+    weight = [0.0] * floor.bit_length()
+    for cell, pushes in needed.items():
+        weight[cell] = 2.0 * pushes + 1.5 * (pushes > 0)
     # The player may end anywhere: every part of the room that the boxes leave connected is a place to start from.
     beam, left = [], floor & ~goal
     while left:
         start = player if left >> player & 1 else next(bits(left))
-        region = 1 << start
-        for region in spread(start, floor & ~goal, cols):  # noqa: B007 - the last one is the whole region
-            pass
-        left &= ~region
+        left &= ~spread(start, floor & ~goal, cols)[-1]
         beam.append((0.0, 0, start, goal, True))
     best, best_score = None, 0.0
     seen: set[tuple[int, int]] = set()
     steps = (1, -1, cols, -cols)
+    draw = rng.random
     while beam:
         found = []
         for _, moves, player, boxes, free_start in beam:
             free = floor & ~boxes
-            layers = list(spread(player, free, cols))
+            layers = spread(player, free, cols)
             region = layers[-1]
             key = (boxes, region & -region)
             if key in seen:
                 continue
             seen.add(key)
-            score = sum(weight.get(cell, 0.0) for cell in bits(boxes))
+            cells = list(bits(boxes))
+            score = 0.0
+            for cell in cells:
+                score += weight[cell]
             # Only a start with no box in its place shows nothing for free; others are taken where there is no such.
             rank = score - 100.0 * (boxes & goal).bit_count()
             if moves and (best is None or rank > best_score):
                 best, best_score = (moves, player, boxes), rank
-            for box in bits(boxes):
+            for box in cells:
                 for step in steps:
                     near, far = box + step, box + 2 * step
-                    if far < 0 or not (region >> near & 1 and free >> far & 1):
+                    if not region >> near & 1 or far < 0 or not free >> far & 1:
                         continue
-                    walk = 0 if free_start else next(i for i, layer in enumerate(layers) if layer >> near & 1)
-                    total = moves + walk + 1
+                    total = moves + 1
+                    if not free_start:
+                        for layer in layers:
+                            if layer >> near & 1:
+                                break
+                            total += 1
                     if total <= max_moves:
                         after = boxes ^ (1 << box) ^ (1 << near)
-                        gain = score - weight.get(box, 0.0) + weight.get(near, 0.0)
-                        found.append((gain - 0.05 * total + rng.random(), total, far, after, False))
+                        gain = score - weight[box] + weight[near]
+                        found.append((gain - 0.05 * total + draw(), total, far, after, False))
         found.sort(reverse=True)
         beam = found[:_BEAM]
     return best
