@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from assay.core.errors import AssayError
 from assay.core.store import safe_name
-from assay.report.exchange import Exchange, ImageBudget, output_parts, read_exchange
+from assay.report.exchange import Exchange, ImageBudget, output_parts, read_exchange, split_transcript, turns_of
 from assay.report.formats import duration, format_value, one_line, visible
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def list_columns(run: RunFolder, view: View) -> list[str]:
         "sample",
         *(["attempt"] if several_attempts else []),
         "status",
-        *_scores(run, view),
+        *score_columns(run, view),
         *info.get("groups", []),
         *info.get("outcome_groups", []),
         "seconds",
@@ -104,7 +104,7 @@ def shown(run: RunFolder, record: Mapping[str, Any]) -> ShownRecord:
     )
 
 
-def _scores(run: RunFolder, view: View) -> list[str]:
+def score_columns(run: RunFolder, view: View) -> list[str]:
     """Score columns; while a run goes on its manifest does not name them yet."""
     known = list(run.info.get("scores", []))
     if not known:
@@ -112,7 +112,7 @@ def _scores(run: RunFolder, view: View) -> list[str]:
         if "status" in names:
             before = names[: names.index("status")]
             known = [n for n in before if view.schema[n].is_float()]
-    return known
+    return [name for name in known if name in view.schema]
 
 
 def _cell(name: str, value: Any) -> str:
@@ -128,8 +128,11 @@ def _preview(run: RunFolder, output: str | None) -> str:
         value = load_output(run.path, output)
     except (AssayError, OSError, ValueError):
         return "(cannot be read)"
-    texts = [part.text for part in output_parts(value, ImageBudget(0)) if part.text]
-    return one_line(texts[-1][:2000], PREVIEW) if texts else ""
+    messages, rest = split_transcript(value)
+    parts = output_parts(rest, ImageBudget(0)) or [
+        p for turn in turns_of(messages[-1:], ImageBudget(0)) for p in turn.parts
+    ]
+    return one_line(parts[0].text[:2000], PREVIEW) if parts else ""
 
 
 def _rows(run: RunFolder, record: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:

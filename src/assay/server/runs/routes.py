@@ -17,7 +17,7 @@ from assay.server.runs import records, watching
 from assay.server.runs.folders import RunFolder, RunFolders
 from assay.server.runs.queries import PAGE, View, Views
 from assay.server.runs.queries import Query as RecordQuery
-from assay.server.runs.scores import Scores
+from assay.server.runs.scores import Scores, names_of
 from assay.server.web import answer, render, require, settings_of, url_with
 
 router = APIRouter(dependencies=[Depends(require("reader"))])
@@ -352,8 +352,9 @@ def compare_page(request: Request, books: Books, run: Many = None, metric: Many 
     """Paired comparisons of runs: difference, interval, corrected p."""
     chosen, comparisons, why = _compared(books, run or (), metric or (), by)
     same = [r for r in books.folders.all() if not chosen or r.info["benchmark"] == chosen[0].info["benchmark"]]
-    scores = [(r, *books.scores.of(books.views.view(r))) for r in chosen]
-    groups = _groups(chosen[0], books.views.view(chosen[0])) if chosen else []
+    views = [books.views.view(r) for r in chosen]
+    scores = [(view.run, label, *books.scores.of(view)) for view, label in zip(views, names_of(views))]
+    groups = _groups(chosen[0], views[0]) if chosen else []
     return render(
         request, "runs/compare.html.j2", chosen=chosen, others=[r for r in same if r.id not in {c.id for c in chosen}],
         comparisons=comparisons, why=why, scores=scores, by=by, groups=groups,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.core.compare import compare_runs
 from assay.core.errors import AssayError, MissingExtra
-from assay.core.results import Run
+from assay.core.results import Run, labels
 from assay.server.runs.queries import HEAVY, View
 
 if TYPE_CHECKING:
@@ -79,6 +79,11 @@ class Scores:
             return None
         fresh = found[0] == stamp or time.monotonic() - found[1] < LIVE_SECONDS
         return found[2] if fresh else None
+
+
+def names_of(views: Sequence[View]) -> list[str]:
+    """A name for each run: its system, with what tells it from the others."""
+    return labels([LightRun(view) for view in views])
 
 
 def _scores(view: View, by: str) -> tuple[list[Score], str]:

@@ -7,6 +7,7 @@ from typing import Any
 from assay.report.formats import duration, format_value, one_line
 from assay.server.runs.folders import RunFolder
 from assay.server.runs.queries import View
+from assay.server.runs.records import score_columns
 
 LATEST = 10
 PACE = 400
@@ -22,7 +23,7 @@ def progress(run: RunFolder, view: View) -> dict[str, Any]:
         "status": status, "done": done, "trials": trials, "counts": counts, "pace": None, "left": "", "latest": [],
     }  # fmt: skip
     if status == "running" and view.rows:
-        scores = [c for c in run.info.get("scores", []) if c in view.schema]
+        scores = score_columns(run, view)
         columns = ["task", "sample", "attempt", "status", "started", "seconds", "error", *scores]
         rows = view.page(list(range(max(0, view.rows - PACE), view.rows)), columns)
         started = [row["started"] for row in rows if row.get("started") is not None]
