@@ -1,10 +1,10 @@
 """PU extra trees, best-bin estimation and training steps beside plain readings, a DataLoader and pulearn, in one run.
 
-    python perf/pu_bench.py [--rows 1000]
+    python perf/pu_bench.py [--rows 1000] [--only steps]
 
 The plain trees are the published algorithm row by row (NumPy where it computes distinct values, Python elsewhere). The
-plain training loop is what one writes with torch alone: a DataLoader over rows, torch's dropout and Adam as they come,
-the risk as three means.
+plain training loop is what one writes with torch alone: a DataLoader over a TensorDataset, autograd, torch's dropout
+and Adam as they come, the risk as three means.
 """
 
 from __future__ import annotations
@@ -12,19 +12,21 @@ from __future__ import annotations
 import argparse
 import math
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from sklearn.ensemble import ExtraTreesClassifier
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, TensorDataset
 
 from assay.learning.pu_bench.backbones import Dropout, backbone
 from assay.learning.pu_bench.data import gaussian_mixture
 from assay.learning.pu_bench.estimators import make_estimator
 from assay.learning.pu_bench.estimators.trees import PUETClassifier, node_impurity, node_value
 from assay.learning.pu_bench.generator import make_pu_dataset
-from assay.learning.pu_bench.losses import nnpu_loss
+from assay.learning.pu_bench.losses import nnpu_gradient, nnpu_loss
+from assay.learning.pu_bench.perceptron import Steps, layers_of
 from assay.learning.pu_bench.prior import ESTIMATORS, bbe, prior_estimator
 from assay.nn.trainer import train
 
@@ -119,19 +121,6 @@ def counting_bbe(labelled: np.ndarray, unlabelled: np.ndarray, delta: float = 0.
     return min(0.99, max(0.01, found))
 
 
-class Rows(Dataset):
-    """Rows as the first public code hands them out: features, label, class, index, pseudo-label."""
-
-    def __init__(self, x: np.ndarray, s: np.ndarray, y: np.ndarray) -> None:
-        self.x, self.s, self.y = x, s, y
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return torch.from_numpy(self.x[index]), int(self.s[index]), int(self.y[index]), index, float(self.s[index])
-
-
 def timed(fn: Any, *arguments: Any) -> tuple[float, Any]:
     """(CPU seconds, result): other work on the machine then weighs on no side."""
     begun = time.process_time()
@@ -189,46 +178,66 @@ def plain_risk(g: torch.Tensor, labelled: torch.Tensor, prior: float) -> torch.T
     return -negative if negative.item() < 0 else prior * positive + negative
 
 
-def plain_net(name: str) -> Any:
+def plain_net(name: str, shape: tuple[int, ...]) -> Any:
     """The same layers as torch offers them."""
-    made: Any = backbone(name, (64,), prior=0.4)
-    layers = [layer for block in made.blocks for layer in block]
+    made: Any = backbone(name, shape, prior=0.4)
+    layers = [
+        layer for block in made.blocks for layer in (block if isinstance(block, torch.nn.Sequential) else [block])
+    ]
     layers = [torch.nn.Dropout(layer.cut / 65536) if isinstance(layer, Dropout) else layer for layer in layers]
     return torch.nn.Sequential(*layers, made.head, torch.nn.Flatten(0))
 
 
-def steps(rows: int, epochs: int) -> None:
-    """Training steps a second of nnPU with batches from memory and from a DataLoader, nets and batch sizes in turn."""
-    x, y, _ = gaussian_mixture(rows, np.random.default_rng(0), dimensions=64)
-    pu = make_pu_dataset(x, y, c=0.1)
-    data = (torch.from_numpy(pu.X), torch.from_numpy(pu.s == 1))
-    for name, batch in (("small_mlp", 64), ("small_mlp", 256), ("mlp", 64), ("mlp", 256)):
-        count = epochs * math.ceil(len(pu.s) / batch)
-        best = {"ours": math.inf, "theirs": math.inf}
-        for _ in range(3):  # in turn, the best of three: whoever shares the machine weighs on no side
-            net: Any = backbone(name, (64,), prior=0.4)
-            optimiser = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+def our_epoch(name: str, x: torch.Tensor, labelled: torch.Tensor, batch: int) -> Any:
+    """A function that trains for an epoch as `assay.learning.pu_bench.estimators.base.PUNet` does."""
+    net: Any = backbone(name, tuple(x.shape[1:]), prior=0.4)
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-3, fused=True)
+    generator = torch.Generator().manual_seed(0)
+    if layers := layers_of(net):
+        mine = Steps(layers, partial(nnpu_gradient, prior=0.4), optimiser)
+        return lambda: mine.epoch(x, labelled, batch, generator)
+    settings: dict[str, Any] = {"epochs": 1, "batch_size": batch, "optimiser": optimiser, "generator": generator}
+    return lambda: train(net, lambda a, b: nnpu_loss(net(a), b, 0.4), (x, labelled), **settings)
 
-            def loss(a: torch.Tensor, b: torch.Tensor, net: Any = net) -> torch.Tensor:
-                return nnpu_loss(net(a), b, 0.4)
 
-            settings: dict[str, Any] = {"epochs": epochs, "batch_size": batch, "optimiser": optimiser}
-            begun = time.process_time()
-            train(net, loss, data, generator=torch.Generator().manual_seed(0), **settings)
-            best["ours"] = min(best["ours"], time.process_time() - begun)
-            net = plain_net(name)
-            plain = torch.optim.Adam(net.parameters(), lr=1e-3)
-            loader = DataLoader(Rows(pu.X, pu.s, pu.y_true), batch_size=batch, shuffle=True)
-            begun = time.process_time()
-            for _ in range(epochs):
-                for features, s, *_ in loader:
-                    plain.zero_grad()
-                    plain_risk(net(features), s == 1, 0.4).backward()
-                    plain.step()
-            best["theirs"] = min(best["theirs"], time.process_time() - begun)
+def their_epoch(name: str, x: torch.Tensor, labelled: torch.Tensor, batch: int) -> Any:
+    """The same with a DataLoader, autograd and Adam as torch offers them."""
+    net = plain_net(name, tuple(x.shape[1:]))
+    optimiser = torch.optim.Adam(net.parameters(), lr=1e-3)
+    loader = DataLoader(TensorDataset(x, labelled), batch_size=batch, shuffle=True)
+
+    def epoch() -> None:
+        for features, of_l in loader:
+            optimiser.zero_grad()
+            plain_risk(net(features), of_l, 0.4).backward()
+            optimiser.step()
+
+    return epoch
+
+
+def steps() -> None:
+    """Training steps a second of nnPU beside a DataLoader's, a backbone and size of batch at a time."""
+    kinds: list[tuple[str, tuple[int, ...], int, int, int]] = [
+        ("linear", (64,), 64, 2048, 10), ("small_mlp", (64,), 64, 2048, 10), ("small_mlp", (64,), 256, 2048, 20),
+        ("mlp", (64,), 64, 2048, 5), ("mlp", (64,), 256, 2048, 5), ("lenet", (1, 28, 28), 64, 1024, 2),
+        ("lenet", (1, 28, 28), 256, 1024, 2), ("cifar_cnn", (3, 32, 32), 64, 64, 1),
+        ("mri_cnn", (1, 128, 128), 16, 16, 1),
+    ]  # fmt: skip
+    rng = torch.Generator().manual_seed(0)
+    for name, shape, batch, rows, epochs in kinds:
+        x, labelled = torch.randn(rows, *shape, generator=rng), torch.rand(rows, generator=rng) < 0.1
+        both = [make(name, x, labelled, batch) for make in (our_epoch, their_epoch)]
+        best = [math.inf, math.inf]
+        for turn in range(6):  # in turn, the best of five after one to warm up: whoever shares the machine weighs alike
+            for side, epoch in enumerate(both):
+                begun = time.process_time()
+                for _ in range(epochs):
+                    epoch()
+                if turn:
+                    best[side] = min(best[side], (time.process_time() - begun) / epochs / math.ceil(rows / batch))
         print(
-            f"nnPU, {name}, batch {batch}, {count} steps: {count / best['ours']:.0f} steps/s, with a DataLoader "
-            f"{count / best['theirs']:.0f}: {best['theirs'] / best['ours']:.1f} times"
+            f"nnPU, {name}, batch {batch}: {1e3 * best[0]:.3f} ms a step, with a DataLoader {1e3 * best[1]:.3f}: "
+            f"{best[1] / best[0]:.2f} times"
         )
 
 
@@ -275,13 +284,16 @@ def main() -> None:
     """Print everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("--rows", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--only", choices=("trees", "best_bin", "steps", "peers"))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    trees(arguments.rows)
-    best_bin()
-    steps(2 * arguments.rows, arguments.epochs)
-    peers(arguments.rows)
+    parts = {
+        "trees": lambda: trees(arguments.rows), "best_bin": best_bin, "steps": steps,
+        "peers": lambda: peers(arguments.rows),
+    }  # fmt: skip
+    for name, part in parts.items():
+        if arguments.only in (None, name):
+            part()
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from assay.core.stats.paired import holm
 from assay.core.stats.ranks import critical_difference, family_ranks
 from assay.core.table import Chart, Table
 from assay.learning.pu_bench.estimators import CLASSES
+from assay.learning.pu_bench.estimators import __name__ as HOME
 
 if TYPE_CHECKING:
     import polars as pl
@@ -42,8 +43,13 @@ def paired_t(baseline: ArrayLike, others: Sequence[ArrayLike]) -> tuple[list[flo
 
 
 def method_of(system: str) -> str:
-    """``nnpu`` of ``method:nnpu?epochs=5``; another system's own name."""
-    return system.removeprefix("method:").partition("?")[0] if system.startswith("method:") else system
+    """``nnpu`` of ``method:nnpu?epochs=5`` and of the estimator's class; another system's own name."""
+    if system.startswith("method:"):
+        return system.removeprefix("method:").partition("?")[0]
+    return _OF_CLASS.get(system.partition("?")[0], system)
+
+
+_OF_CLASS = {f"python:{HOME}.{module}:{cls}": name for name, (module, cls, _) in CLASSES.items()}
 
 
 def family_of(system: str) -> str:

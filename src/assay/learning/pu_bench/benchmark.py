@@ -95,6 +95,9 @@ class PUBench(Benchmark):
         Share of training rows set aside with true classes for ``f1`` and for methods that need such rows.
     prevalence
         Share of positives to thin the training rows to; None = as they are.
+    test_prevalence
+        Share of positives to thin the test rows to: what becomes of a model where positives are rarer; None = as they
+        are.
     rows
         Training rows to keep, drawn anew a seed; None = all.
     rethreshold
@@ -117,11 +120,16 @@ class PUBench(Benchmark):
         mean("pa", name="proxy_accuracy_train"),
         mean("pauc", name="proxy_auc_train", bounds=(0, 1)),
         mean("risk", name="zero_one_risk_train", higher_is_better=False),
+        mean("brier", higher_is_better=False, bounds=(0, 1)),
+        mean("ece", higher_is_better=False, bounds=(0, 1)),
         mean("fit_seconds", higher_is_better=False, bounds=(0, None)),
     )
     analyses = {
-        name: f"{_ROOM}.analyses:{name}"
-        for name in ("table", "ranks", "significance", "c_curve", "sar_degradation", "cost", "prior_errors")
+        **{
+            name: f"{_ROOM}.analyses:{name}"
+            for name in ("table", "ranks", "significance", "c_curve", "sar_degradation", "cost", "prior_errors")
+        },
+        "recommend": f"{_ROOM}.recommending:recommend",
     }
     recipes = {
         "reproduce": f"{_ROOM}.reproduce:reproduce",
@@ -142,14 +150,16 @@ class PUBench(Benchmark):
         selection: Literal["own", "last", "pa", "pauc", "f1"] = "own",
         clean_share: float = 0.1,
         prevalence: float | None = None,
+        test_prevalence: float | None = None,
         rows: int | None = None,
         rethreshold: bool = False,
         calibrate: bool = False,
     ) -> None:
         if not 0 < clean_share < 1:
             raise UsageError(f"Option clean_share={clean_share} must lie strictly between 0 and 1.")
-        if prevalence is not None and not 0 < prevalence < 1:
-            raise UsageError(f"Option prevalence={prevalence} must lie strictly between 0 and 1.")
+        for name, share in (("prevalence", prevalence), ("test_prevalence", test_prevalence)):
+            if share is not None and not 0 < share < 1:
+                raise UsageError(f"Option {name}={share} must lie strictly between 0 and 1.")
         if rows is not None and rows < 10:
             raise UsageError(f"Option rows={rows} must be at least 10.")
         self.folder = data
@@ -161,7 +171,7 @@ class PUBench(Benchmark):
         )
         self.settings = {
             "mode": mode, "prior": prior, "selection": selection, "clean_share": clean_share, "prevalence": prevalence,
-            "rows": rows, "rethreshold": rethreshold, "calibrate": calibrate,
+            "test_prevalence": test_prevalence, "rows": rows, "rethreshold": rethreshold, "calibrate": calibrate,
         }  # fmt: skip
 
     @cached_property

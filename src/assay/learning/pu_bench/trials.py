@@ -18,6 +18,7 @@ from assay.learning.pu_bench import scoring
 from assay.learning.pu_bench.data import Dataset, load_dataset
 from assay.learning.pu_bench.generator import PUData, make_pu_dataset, positive_scores, resample_by_prevalence
 from assay.learning.pu_bench.grid import Configuration
+from assay.learning.pu_bench.shift import calibration_scores
 
 if TYPE_CHECKING:
     from assay.core.context import Context
@@ -79,7 +80,11 @@ def carry_out(
     told = {"unlabelled": pu.prior_u, "constructed": pu.prior_constructed, "estimated": None}[settings["prior"]]
     _configure(model, settings, how, told, ctx.seed)
     foreign = not hasattr(model, "supervision")
-    x, x_test = (_flat(pu.X), _flat(data.x_test)) if foreign else (pu.X, data.x_test)
+    tested = np.arange(len(data.y_test))
+    if settings["test_prevalence"] is not None:
+        tested = resample_by_prevalence(data.y_test, settings["test_prevalence"], random_state=ctx.rng)
+    truth, x_test = data.y_test[tested], data.x_test[tested]
+    x, x_test = (_flat(pu.X), _flat(x_test)) if foreign else (pu.X, x_test)
     given: dict[str, Any] = {}
     accepted = inspect.signature(model.fit).parameters
     if "source_index" in accepted:
@@ -99,8 +104,10 @@ def carry_out(
     ranked = ranking(model, x_test)
     if settings["rethreshold"] and (predicted.all() or not predicted.any()) and 0 < pu.prior_u < 1:
         predicted = ranked > scoring.prior_threshold(ranked, pu.prior_u)
-    found = scoring.classification_scores(data.y_test, predicted, ranked)
+    found = scoring.classification_scores(truth, predicted, ranked)
     measured: dict[str, float | None] = {**found, "fit_seconds": seconds}
+    if hasattr(model, "predict_proba"):
+        measured |= calibration_scores(truth, ranked)
     measured |= _proxies(model, _flat(made.X) if foreign else made.X, made, how.scenario)
     measured["seconds_to_best"] = getattr(model, "seconds_to_best_", seconds)
     measured["best_epoch"] = getattr(model, "best_epoch_", None)
@@ -111,8 +118,8 @@ def carry_out(
         measured,
         output={
             **{k: _plain(v) for k, v in made.counts().items()},
-            "n_test": len(data.y_test),
-            "n_test_pos": int((data.y_test == 1).sum()),
+            "n_test": len(truth),
+            "n_test_pos": int((truth == 1).sum()),
             "prior_used": float(used) if known else None,  # type: ignore[arg-type]
         },
         groups={"supervision": supervision},
