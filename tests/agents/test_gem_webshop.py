@@ -8,7 +8,8 @@ import pytest
 
 from assay.agents.gem.env import EnvError
 from assay.agents.gem.registry import make
-from assay.agents.gem.webshop.env import WebShop
+from assay.agents.gem.webshop.env import WebShop, _numbers
+from assay.agents.gem.webshop.pages import Piece, shown
 from assay.agents.gem.webshop.products import (
     Product,
     Wish,
@@ -165,3 +166,63 @@ def test_wishes_fit_their_product():
         assert worth(wish.product, dict(wish.options), wish).reward == 1
         assert set(wish.attributes) <= set(wish.product.attributes)
         assert wish.price >= wish.product.price
+
+
+MODES = ("html", "text", "text_rich")
+
+
+@pytest.mark.parametrize("env_id", [f"webshop:{split}-{mode}" for split in ("train", "test") for mode in MODES])
+def test_the_six_published_ids_can_be_played_to_a_purchase(env_id):
+    env = make(env_id)
+    for seed in range(3):
+        env.reset(seed)
+        assert env.wish_seed % 2 == env_id.startswith("webshop:train")
+        assert buy(WebShop.spawn(env, same_state=True, observation_mode="plain"))[1] == 1.0
+    env.reset(0)
+    for _ in range(14):
+        assert env.step("please buy")[1:4] == (-0.1, False, False)
+    assert env.step("please buy")[1:4] == (-0.1, True, True)
+
+
+def test_modes_mark_what_can_be_pressed():
+    page = [
+        [Piece("Tea & <milk>")],
+        [Piece("size:"), Piece("1 kg", "option", True), Piece("2 kg", "option")],
+        [Piece("P7", "product", True), Piece("Buy Now", "button")],
+    ]
+    assert shown(page, "plain") == "Tea & <milk>\nsize: [1 kg] [2 kg]\n[P7] [Buy Now]"
+    assert shown(page, "text") == "Tea & <milk> [SEP] size: [SEP] 1 kg [SEP] 2 kg [SEP] P7 [SEP] Buy Now"
+    rich = shown(page, "text_rich").splitlines()
+    assert rich[2:5] == [
+        "[clicked button] 1 kg [clicked button_]", "[button] 2 kg [button_]", "[clicked button] P7 [clicked button_]",
+    ]  # fmt: skip
+    html = shown(page, "html")
+    assert "Tea &amp; &lt;milk&gt;" in html
+    assert '<label><input type="radio" value="1 kg" checked>1 kg</label>' in html
+    assert '<button class="btn">Buy Now</button>' in html
+
+
+def test_splits_share_no_wish_and_miss_none():
+    for count in (10, 200, 12_087):
+        train, test = _numbers(count, "train"), _numbers(count, "test")
+        assert sorted(train + test) == _numbers(count, None) == list(range(count))
+        assert len(test) == min(500, count // 10)
+    with pytest.raises(EnvError, match="observation_mode"):
+        WebShop(observation_mode="url")
+    with pytest.raises(EnvError, match="split"):
+        WebShop(split="dev")
+    with pytest.raises(EnvError, match="error_tolerance is 0"):
+        WebShop(error_tolerance=0)
+
+
+def test_products_that_were_opened_are_marked_and_kept_in_the_state():
+    env = WebShop(observation_mode="text_rich")
+    env.reset(3)
+    env.step("search[lamp desk tea kettle]")
+    first, second = re.findall(r"\[button\] (P\d+) ", env._text())[:2]
+    env.step(f"click[{first}]")
+    env.step("click[< Prev]")
+    other = WebShop(observation_mode="text_rich")
+    other.set_state(json.loads(json.dumps(env.get_state())))
+    assert f"[clicked button] {first} [clicked button_]" in other._text() == env._text()
+    assert f"[button] {second} [button_]" in env._text()

@@ -92,6 +92,12 @@ def fill(registry: Registry) -> Registry:
     registry.register("terminal:Terminal-v0", "assay.agents.gem.terminal:TerminalEnv")
     registry.register("mcp:Task-v0", "assay.agents.gem.mcp_task:MCPTaskEnv")
     registry.register("webshop:WebShop-v0", "assay.agents.gem.webshop.env:WebShop")
+    for mode in ("html", "text", "text_rich"):
+        for split in ("train", "test"):
+            registry.register(
+                f"webshop:{split}-{mode}", "assay.agents.gem.webshop.env:WebShop", observation_mode=mode, split=split,
+                error_tolerance=15,
+            )  # fmt: skip
     registry.register("multi:SharedGame-v0", "assay.agents.gem.multi:SharedGame")
     registry.register("multi:PrisonersDilemma-v0", "assay.agents.gem.multi:PrisonersDilemma")
     registry.register_family("rg", _reasoning_gym)
