@@ -252,15 +252,16 @@ def submit(
     if kind in ("practice", "attention") and number.isdigit():
         return _submit_check(session, study, respondent, kind, int(number), value, seconds)
     question = _question(session, study, key)
+    if question is not None:
+        before = sa.select(Answer.id).where(Answer.asked_id == question.id, Answer.respondent_id == respondent.id)
+        if session.scalar(before) is not None:
+            return {"taken": "again"}
     draft = question and session.get(Draft, (question.id, respondent.id))
     if question is None or draft is None:
         raise UsageError("This question was not put to you; reload the page.")
     form = forms.read(question.content["response_format"])
     if fault := form.fault(value):
         raise DataError(f"The answer cannot be taken: {fault}.")
-    before = sa.select(Answer).where(Answer.asked_id == question.id, Answer.respondent_id == respondent.id)
-    if session.scalar(before) is not None:
-        return {"taken": "again"}
     target = _home(session, study, respondent, question)
     session.add(
         Answer(
