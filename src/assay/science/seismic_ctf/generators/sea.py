@@ -50,6 +50,7 @@ def simulate(
     spacing_m: float = 5.0,
     spread_degrees: float = 20.0,
     quantity: str = "strain",
+    seabed: bool = True,
 ) -> NDArray[Any]:
     """Strain along the fibre at 5 Hz, low-passed at 1 Hz.
 
@@ -61,6 +62,8 @@ def simulate(
         Standard deviation of directions about the fibre's.
     quantity
         ``strain`` (wavenumber along the fibre x displacement) or ``elevation``.
+    seabed
+        Whether components are weakened by 1 / cosh(k h) on their way down to the fibre; False = as at the surface.
 
     Returns
     -------
@@ -73,7 +76,10 @@ def simulate(
     frequency = rng.uniform(edges[:-1], edges[1:])
     peak = rng.uniform(0.10, 0.16)
     amplitude = np.sqrt(2 * jonswap(frequency, peak) * np.diff(edges))
-    along = wavenumber(frequency, depth_m) * np.cos(np.radians(spread_degrees * rng.standard_normal(components)))
+    k = wavenumber(frequency, depth_m)
+    if seabed:
+        amplitude = amplitude / np.cosh(k * depth_m)
+    along = k * np.cos(np.radians(spread_degrees * rng.standard_normal(components)))
     phase = rng.uniform(0, 2 * np.pi, components)
     if quantity == "strain":
         amplitude = amplitude * np.abs(along)
