@@ -88,6 +88,12 @@ def test_what_goes_wrong_in_the_box_is_the_callers_error(box, code, error):
     assert error in (run(PythonTool(box), code).error or "")
 
 
+@pytest.mark.parametrize("echo", [False, True])
+def test_code_has_none_of_the_drivers_own_future_features(box, echo):
+    code = "def f(x: int): ...\nprint(f.__annotations__)"
+    assert run(PythonTool(box, echo=echo), code).text.strip() == "{'x': <class 'int'>}"
+
+
 def test_leaving_with_zero_is_no_error(box):
     result = run(PythonTool(box), "print(1)\nimport sys\nsys.exit(0)")
     assert (result.text, result.error) == ("1\n", None)

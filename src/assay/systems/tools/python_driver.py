@@ -27,12 +27,10 @@ def run(code: str, state: str | None, keep: bool, echo: bool, imports: str) -> d
     linecache.cache[NAME] = (len(code), None, code.splitlines(keepends=True), NAME)
     found: dict[str, Any] = {}
     try:
-        body = ast.parse(code, NAME).body
-        last = body[-1] if echo and body and isinstance(body[-1], ast.Expr) else None
-        first = ast.Module(body[:-1] if last else body, [])
-        exec(compile(first, NAME, "exec"), main.__dict__)
+        first, last = _halves(code) if echo else (code, None)
+        exec(compile(first, NAME, "exec", dont_inherit=True), main.__dict__)
         if last is not None:
-            value = eval(compile(ast.Expression(last.value), NAME, "eval"), main.__dict__)  # noqa: S307 (in the sandbox)
+            value = eval(compile(last, NAME, "eval", dont_inherit=True), main.__dict__)  # noqa: S307 (in the sandbox)
             if value is not None:
                 print(repr(value))
     except SystemExit as error:
@@ -46,6 +44,15 @@ def run(code: str, state: str | None, keep: bool, echo: bool, imports: str) -> d
     if keep:  # also after an error: what was defined before it stays, as in a notebook
         found["state"], found["lost"] = _kept(imports + code, sources, main)
     return found
+
+
+def _halves(code: str) -> tuple[Any, Any]:
+    """The code without its last line where that is an expression, and that expression."""
+    body = ast.parse(code, NAME).body
+    last = body[-1] if body else None
+    if not isinstance(last, ast.Expr):
+        return code, None
+    return ast.Module(body[:-1], []), ast.Expression(last.value)
 
 
 def _explained(error: BaseException) -> str:
