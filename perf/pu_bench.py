@@ -185,7 +185,7 @@ def plain_net(name: str, shape: tuple[int, ...]) -> Any:
         layer for block in made.blocks for layer in (block if isinstance(block, torch.nn.Sequential) else [block])
     ]
     layers = [torch.nn.Dropout(layer.cut / 65536) if isinstance(layer, Dropout) else layer for layer in layers]
-    return torch.nn.Sequential(*layers, made.head, torch.nn.Flatten(0))
+    return torch.nn.Sequential(*layers, made.head, torch.nn.Flatten(0)).to(memory_format=torch.contiguous_format)
 
 
 def our_epoch(name: str, x: torch.Tensor, labelled: torch.Tensor, batch: int) -> Any:
@@ -215,8 +215,8 @@ def their_epoch(name: str, x: torch.Tensor, labelled: torch.Tensor, batch: int) 
     return epoch
 
 
-def steps() -> None:
-    """Training steps a second of nnPU beside a DataLoader's, a backbone and size of batch at a time."""
+def steps(only: str | None) -> None:
+    """Training steps of nnPU beside a DataLoader's, a backbone and size of batch at a time."""
     kinds: list[tuple[str, tuple[int, ...], int, int, int]] = [
         ("linear", (64,), 64, 2048, 10), ("small_mlp", (64,), 64, 2048, 10), ("small_mlp", (64,), 256, 2048, 20),
         ("mlp", (64,), 64, 2048, 5), ("mlp", (64,), 256, 2048, 5), ("lenet", (1, 28, 28), 64, 1024, 2),
@@ -225,6 +225,8 @@ def steps() -> None:
     ]  # fmt: skip
     rng = torch.Generator().manual_seed(0)
     for name, shape, batch, rows, epochs in kinds:
+        if only not in (None, name):
+            continue
         x, labelled = torch.randn(rows, *shape, generator=rng), torch.rand(rows, generator=rng) < 0.1
         both = [make(name, x, labelled, batch) for make in (our_epoch, their_epoch)]
         best = [math.inf, math.inf]
@@ -285,10 +287,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # pyright: ignore[reportOptionalMemberAccess]
     parser.add_argument("--rows", type=int, default=1000)
     parser.add_argument("--only", choices=("trees", "best_bin", "steps", "peers"))
+    parser.add_argument("--net", help="steps of this backbone alone")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     parts = {
-        "trees": lambda: trees(arguments.rows), "best_bin": best_bin, "steps": steps,
+        "trees": lambda: trees(arguments.rows), "best_bin": best_bin, "steps": lambda: steps(arguments.net),
         "peers": lambda: peers(arguments.rows),
     }  # fmt: skip
     for name, part in parts.items():

@@ -101,6 +101,11 @@ def test_nets_that_are_no_plain_perceptrons_are_left_to_autograd():
     assert layers_of(backbone("mlp", (4,), outputs=2)) is None
     assert layers_of(Backbone([torch.nn.Linear(3, 3), torch.nn.Tanh()], 3)) is None
     assert layers_of(Backbone([torch.nn.Linear(3, 3)], 3)) is None  # not rectified
+    twice = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU())
+    assert layers_of(Backbone([twice, twice], 3)) is None  # gradients of shared weights add up
+    frozen: Any = backbone("small_mlp", (4,))
+    frozen.blocks[0].requires_grad_(False)
+    assert layers_of(frozen) is None
     assert [layer.linear.out_features for layer in layers_of(backbone("mlp", (4,))) or []] == [512, 256, 128, 64, 1]
 
 

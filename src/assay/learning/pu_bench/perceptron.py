@@ -40,8 +40,12 @@ def layers_of(net: nn.Module) -> list[Layer] | None:
             last.dropout = module
         elif kind is not nn.Flatten or last:
             return None
-    plain = all(layer.linear.weight.device.type == "cpu" and layer.linear.bias is not None for layer in found)
-    return found if plain and all(layer.rectified for layer in found[:-1]) else None
+    linear = [layer.linear for layer in found]
+    shared = len(set(map(id, linear))) < len(linear)
+    if shared or any(one.bias is None for one in linear) or not all(layer.rectified for layer in found[:-1]):
+        return None
+    parameters = [parameter for one in linear for parameter in one.parameters()]
+    return found if all(p.requires_grad and p.device.type == "cpu" for p in parameters) else None
 
 
 def _flat(modules: nn.ModuleList) -> Iterator[Any]:
