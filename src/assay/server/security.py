@@ -205,8 +205,8 @@ def foreign(headers: Headers, settings: Settings) -> bool:
     """Whether another site sent this request, as far as the browser says."""
     origin = headers.get("origin")
     if origin is not None:
-        own = {urlsplit(settings.url).netloc, headers.get("host", "")}
-        return origin == "null" or urlsplit(origin).netloc not in own
+        scheme = settings.url.partition(":")[0]
+        return origin not in (settings.url, f"{scheme}://{headers.get('host', '')}")
     return headers.get("sec-fetch-site", "none") not in ("same-origin", "none")
 
 
@@ -322,9 +322,8 @@ class Guard:
             return 400, "The Content-Length header is no number.", {}
         hosts = self.settings.hosts
         if hosts is not None:
-            host = urlsplit(f"//{request.headers.get('host', '')}")
             try:
-                name = host.hostname
+                name = urlsplit(f"//{request.headers.get('host', '')}").hostname
             except ValueError:
                 name = None
             if name not in hosts:
