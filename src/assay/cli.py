@@ -26,6 +26,8 @@ VERBS = {
     "serve": "runs, leaderboards and questions for people in the browser",
     "gate": "fail (exit code 1) when a run is below a threshold",
     "check": "test whether a benchmark keeps the rules that assay relies on",
+    "submit": "send predictions to a leaderboard and wait for the score",
+    "audit": "search published files for hidden target values",
     "doctor": "what is installed here, and what each benchmark lacks",
 }
 
@@ -116,7 +118,26 @@ def parser() -> argparse.ArgumentParser:
     _json(check)
     _json(sub["doctor"])
     _serve_arguments(sub["serve"])
+    _submit_arguments(sub["submit"])
+    audit = sub["audit"]
+    audit.add_argument("folder", help="files that are to be published, or are")
+    audit.add_argument("--truth", required=True, metavar="PATH", help="file or folder with the hidden targets")
+    audit.add_argument("--field", metavar="NAME", help="field of the truth that is the target (default: by its name)")
+    audit.add_argument("--most", type=int, default=50, metavar="N", help="print so many places at most (50)")
+    _json(audit)
     return top
+
+
+def _submit_arguments(submit: argparse.ArgumentParser) -> None:
+    submit.add_argument("path", help="predictions in the benchmark's published format, or a run folder")
+    submit.add_argument("--board", required=True, metavar="URL", help="page of the board, or (ASSAY_SERVER) its name")
+    submit.add_argument("--system", metavar="NAME", help="what made the predictions (default: of the run, or the file)")
+    submit.add_argument("--note", metavar="TEXT", help="shown on the board")
+    submit.add_argument("--check", action="store_true", help="look for faults only; send nothing")
+    submit.add_argument("--no-wait", action="store_true", help="come back when it is sent")
+    submit.add_argument("--timeout", type=float, default=3600.0, metavar="S", help="wait for the score so long (3600)")
+    submit.add_argument("--receipt", metavar="FILE", help="keep the server's signed receipt there")
+    _json(submit)
 
 
 def _serve_arguments(serve: argparse.ArgumentParser) -> None:
@@ -130,6 +151,7 @@ def _serve_arguments(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--public-url", metavar="URL", help="address people use, where a proxy stands in front")
     serve.add_argument("--insecure-bind", action="store_true", help="listen beyond this machine without TLS")
     serve.add_argument("--admin", metavar="NAME", help="print a one-time link for this admin; made when missing")
+    serve.add_argument("--no-worker", action="store_true", help="score no submissions; a worker runs elsewhere")
     serve.add_argument("--access-log", action="store_true", help="log every request")
 
 

@@ -11,6 +11,7 @@ _HOME = {
     **dict.fromkeys(("compare", "analyze", "report", "runs", "gate"), "reading"),
     "make": "making",
     "serve": "serving",
+    **dict.fromkeys(("submit", "audit"), "submitting"),
 }
 
 

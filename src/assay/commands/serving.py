@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -59,8 +60,12 @@ def serve_(arguments: Any) -> int:
         timeout_graceful_shutdown=10,
     )
     server = uvicorn.Server(config)
+    from assay.server.boards import worker
+
+    scoring = contextlib.nullcontext() if arguments.no_worker else worker.started(settings)
     try:
-        server.run()
+        with scoring:
+            server.run()
     finally:
         database.close()
     if not server.started:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session, joinedload
 
 from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.registry import benchmark_entries
-from assay.server.accounts import Account
+from assay.server.accounts import Account, find_account
 from assay.server.boards import history
 from assay.server.boards.extraction import plain_name
 from assay.server.boards.ladder import ranks
@@ -209,11 +209,16 @@ def team_of(session: Session, account: Account) -> Team:
 
 
 def join_team(session: Session, account: Account, name: str) -> Team:
-    """Put an account into a team, which is made where there is none; past submissions stay with the team they had."""
+    """Put an account into a team; past submissions stay with the team they had.
+
+    A team that does not exist is made; the name of an account means the team which that account is in.
+    """
     name = " ".join(name.split())[:64]
     if not name:
         raise UsageError("A team needs a name.")
     team = session.scalar(sa.select(Team).where(Team.name == name))
+    if team is None and (owner := find_account(session, name)) is not None:
+        team = team_of(session, owner)
     if team is None:
         team = Team(name=name)
         session.add(team)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,38 @@ class Worker:
             **kept, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONUNBUFFERED": "1",
             "ASSAY_CACHE": str(self._private("cache")), "ASSAY_RUNS": str(scratch / "runs"),
         }  # fmt: skip
+
+
+@contextlib.contextmanager
+def started(settings: Settings) -> Iterator[None]:
+    """A worker in a process of its own, as long as the block lasts; another takes its place when it dies."""
+    stop = threading.Event()
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    if settings.database_url:
+        environment["ASSAY_DATABASE_URL"] = settings.database_url
+    command = [sys.executable, "-m", "assay.server.boards.worker", str(settings.root.resolve())]
+
+    def keep() -> None:
+        while not stop.is_set():
+            process = subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL)
+            while process.poll() is None and not stop.wait(0.2):
+                pass
+            if process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+                process.kill()
+                process.wait()
+            # One that cannot start is not started over and over at once.
+            stop.wait(2)
+
+    keeper = threading.Thread(target=keep, name="board worker", daemon=True)
+    keeper.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        keeper.join(15)
 
 
 def sealed_folder(settings: Settings) -> Path:
