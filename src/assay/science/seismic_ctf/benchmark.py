@@ -187,6 +187,7 @@ class SeismicCTF(Benchmark):
         "package": f"{_ROOM}.recipes:package",
         "figures": f"{_ROOM}.recipes:figures",
         "tune": f"{_ROOM}.recipes:tune",
+        "reproduce": f"{_ROOM}.reproduce:reproduce",
     }
 
     def __init__(

@@ -45,6 +45,8 @@ CATALOGUE: dict[str, Entry] = {
     "fno": Entry(_NETWORK, _FNO, "FNO", "operator"),
     "deeponet": Entry(_NETWORK, _DEEPONET, "DeepONet", "operator"),
     "kan": Entry(_NETWORK, _KAN, "KAN", "operator"),
+    "chronos": Entry("foundation:Chronos", {}, "Chronos", "pretrained"),
+    "tabpfn": Entry("foundation:TabPFN", {}, "TabPFN", "pretrained"),
 }
 
 
@@ -65,7 +67,10 @@ class Factory:
 
     @property
     def __signature__(self) -> inspect.Signature:
-        known = inspect.signature(self._class()).parameters
+        try:
+            known = inspect.signature(self._class()).parameters
+        except MissingExtra as error:
+            raise AttributeError(str(error)) from None
         fixed = self.entry.settings
         return inspect.Signature(
             [

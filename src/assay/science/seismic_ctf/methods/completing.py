@@ -97,8 +97,18 @@ class DMDFilter(Parameters):
         self.sensors_ = np.asarray(sensors)
         self.modes_ = Modes([fields], min(self.rank or 64, min(fields.shape) - 1), 0)
         z = self.modes_.down(fields)
-        model = pydmd.DMD(svd_rank=z.shape[1], exact=True).fit(z.T)
-        self.operator_ = (model.modes @ np.diag(model.eigs) @ np.linalg.pinv(model.modes)).real
+        if not self.rank:
+            # Modes that carry next to nothing only make the operator ill-conditioned.
+            kept = int((z.var(axis=0) > 1e-4 * z[:, 0].var()).sum())
+            self.modes_ = Modes([fields], kept, 0)
+            z = self.modes_.down(fields)
+        model = pydmd.DMD(svd_rank=z.shape[1])
+        model.fit(z.T)
+        # Projected on the modes DMD works with; growing eigenvalues would let the filter's covariance grow too.
+        u = np.linalg.svd(z[:-1].T, full_matrices=False)[0]
+        values, vectors = np.linalg.eig(model.operator.as_numpy_array)
+        values = values / np.maximum(1.0, np.abs(values))
+        self.operator_ = (u @ (vectors * values) @ np.linalg.inv(vectors) @ u.T).real
         error = z[1:] - z[:-1] @ self.operator_.T
         self.process_ = np.cov(error.T) + 1e-9 * np.eye(z.shape[1])
         self.start_ = np.cov(z.T)
@@ -130,7 +140,7 @@ class DMDFilter(Parameters):
                 # Covariances do not depend on the data and settle: from then on the gain is constant.
                 if i > 10 and np.abs(now - before).max() < 1e-8 * np.abs(now).max():
                     gain = now
-                before, cover = now, after
+                before, cover = now, (after + after.T) / 2
             state = state + (gain if gain is not None else now) @ (row - self.seen_ @ state)
             found[i] = state
         return m.up(found)
