@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from assay.core.errors import DataError, UsageError
 from assay.science.seismic_ctf import scoring
-from assay.science.seismic_ctf.definition import define, definition, known_datasets, parse_pairs
+from assay.science.seismic_ctf.definition import define, known_datasets, known_definition, parse_pairs
 from assay.science.seismic_ctf.generators.globe import fibonacci_sphere
 from assay.science.seismic_ctf.generators.sea import wavenumber
 from assay.science.seismic_ctf.norm import spectral_norm
@@ -71,7 +71,7 @@ def test_scores_are_numbered_as_published(entry):
 
 def test_pairs_name_the_published_files():
     for entry in oracle("pairs_and_timesteps")["pairs"]:
-        pair = definition("seismo").pair(entry["id"])
+        pair = known_definition("seismo").pair(entry["id"])
         assert [Path(f).stem for f in pair.train] == entry["train"]
         assert Path(pair.test).stem == entry["test"]
         assert (pair.init and Path(pair.init).stem) == entry.get("initialization")
@@ -82,7 +82,7 @@ def test_pairs_name_the_published_files():
     "entry", oracle("pairs_and_timesteps")["timesteps"], ids=lambda e: f"{e['dataset']}-{e['pair']}"
 )
 def test_times_are_the_official_ones(entry):
-    d = definition(entry["dataset"])
+    d = known_definition(entry["dataset"])
     pair = d.pair(entry["pair"])
     times = d.times(pair.test)
     assert len(times) == entry["n_pred"]
@@ -111,7 +111,7 @@ def test_pairs_beyond_the_official_forms():
 def test_every_known_definition_has_twelve_scores_and_all_shapes():
     assert len(known_datasets()) == 8
     for name in known_datasets():
-        d = definition(name)
+        d = known_definition(name)
         assert sum(len(p.metrics) for p in d.pairs) == 12
         assert len(d.shapes) == 19
 
