@@ -161,8 +161,13 @@ def close_study(db: Db, who: Asker, key: str) -> dict[str, bool]:
     return {"open": False}
 
 
+@router.get("/people/{key}/export.jsonl")
+def export_page(request: Request, db: Db, who: Asker, key: str) -> Response:
+    """The export as a file to save."""
+    return export_study(request, db, who, key)
+
+
 @router.get("/api/people/studies/{key}/export")
-@router.get("/people/{key}/export.jsonl", include_in_schema=False)
 def export_study(request: Request, db: Db, who: Asker, key: str) -> Response:
     """All answers as JSON lines, under pseudonyms."""
     with db.session() as session:
@@ -181,7 +186,7 @@ def export_study(request: Request, db: Db, who: Asker, key: str) -> Response:
 # -- whoever asks ------------------------------------------------------------------------------------------------------
 
 
-@router.get("/people", include_in_schema=False)
+@router.get("/people")
 def people_page(request: Request, db: Db, settings: Config, who: SignedIn) -> Response:
     """Studies to answer, and studies of one's own."""
     with db.reading() as session:
@@ -192,7 +197,7 @@ def people_page(request: Request, db: Db, settings: Config, who: SignedIn) -> Re
         return render(request, "people/list.html.j2", own=own, open=open_)
 
 
-@router.get("/people/{key}/overview", include_in_schema=False)
+@router.get("/people/{key}/overview")
 def overview_page(request: Request, db: Db, settings: Config, who: Asker, key: str) -> Response:
     """How a study goes: progress, people, agreement; it looks again by itself."""
     with db.reading() as session:
@@ -203,7 +208,7 @@ def overview_page(request: Request, db: Db, settings: Config, who: Asker, key: s
         )  # fmt: skip
 
 
-@router.post("/people/{key}/state", include_in_schema=False)
+@router.post("/people/{key}/state")
 async def change_state(request: Request, db: Db, who: Asker, key: str) -> Response:
     """Close a study, or open it again."""
     wanted = (await request.form()).get("open") == "yes"
@@ -223,7 +228,7 @@ async def change_state(request: Request, db: Db, who: Asker, key: str) -> Respon
 # -- people who answer -------------------------------------------------------------------------------------------------
 
 
-@router.get("/people/join/{token}", include_in_schema=False)
+@router.get("/people/join/{token}")
 def welcome(request: Request, db: Db, settings: Config, token: str) -> Response:
     """What a link shows first: what it is about."""
     with db.reading() as session:
@@ -231,7 +236,7 @@ def welcome(request: Request, db: Db, settings: Config, token: str) -> Response:
         return render(request, "people/welcome.html.j2", study=study, action=f"/people/join/{token}")
 
 
-@router.post("/people/join/{token}", include_in_schema=False)
+@router.post("/people/join/{token}")
 def join_by_link(request: Request, db: Db, settings: Config, who: Who, token: str) -> Response:
     """Begin, or go on."""
     with db.session() as session:
@@ -242,7 +247,7 @@ def join_by_link(request: Request, db: Db, settings: Config, who: Who, token: st
         return _with_cookie(settings, study, respondent)
 
 
-@router.post("/people/{key}/join", include_in_schema=False)
+@router.post("/people/{key}/join")
 def join_by_account(db: Db, settings: Config, who: SignedIn, key: str) -> Response:
     """Begin with an account instead of a link."""
     with db.session() as session:
@@ -252,7 +257,7 @@ def join_by_account(db: Db, settings: Config, who: SignedIn, key: str) -> Respon
         return _with_cookie(settings, study, _join(session, study, who))
 
 
-@router.get("/people/{key}", include_in_schema=False)
+@router.get("/people/{key}")
 def answer_page(request: Request, db: Db, settings: Config, who: Who, key: str) -> Response:
     """Where questions are answered."""
     with db.reading() as session:
@@ -266,7 +271,7 @@ def answer_page(request: Request, db: Db, settings: Config, who: Who, key: str) 
         return render(request, "people/answer.html.j2", study=study)
 
 
-@router.get("/people/{key}/next", include_in_schema=False)
+@router.get("/people/{key}/next")
 def next_question(request: Request, db: Db, settings: Config, who: Who, key: str) -> dict[str, Any]:
     """The question that this person has now."""
     with db.session() as session:
@@ -274,7 +279,7 @@ def next_question(request: Request, db: Db, settings: Config, who: Who, key: str
         return studies.next_question(session, study, respondent)
 
 
-@router.post("/people/{key}/draft", include_in_schema=False)
+@router.post("/people/{key}/draft")
 def draft(request: Request, db: Db, settings: Config, who: Who, key: str, sent: Sent) -> dict[str, bool]:
     """Keep what is typed so far; ``yours`` is False when the lease ran out and somebody else has the question."""
     _sound(sent.value)
@@ -283,7 +288,7 @@ def draft(request: Request, db: Db, settings: Config, who: Who, key: str, sent: 
         return {"yours": studies.save_draft(session, study, respondent, sent.question, sent.value, sent.seconds)}
 
 
-@router.post("/people/{key}/answer", include_in_schema=False)
+@router.post("/people/{key}/answer")
 def answer(request: Request, db: Db, settings: Config, who: Who, key: str, sent: Sent) -> dict[str, Any]:
     """Take an answer and give the next question."""
     _sound(sent.value)
@@ -295,7 +300,7 @@ def answer(request: Request, db: Db, settings: Config, who: Who, key: str, sent:
         return {**taken, "next": studies.next_question(session, study, respondent)}
 
 
-@router.post("/people/{key}/break", include_in_schema=False)
+@router.post("/people/{key}/break")
 def end_break(request: Request, db: Db, settings: Config, who: Who, key: str, sent: BreakTaken) -> dict[str, int]:
     """Count a break that is over."""
     with db.session() as session:
@@ -304,7 +309,7 @@ def end_break(request: Request, db: Db, settings: Config, who: Who, key: str, se
         return {"breaks": respondent.breaks}
 
 
-@router.get("/people/{key}/media/{digest}", include_in_schema=False)
+@router.get("/people/{key}/media/{digest}")
 def media(request: Request, db: Db, settings: Config, who: Who, key: str, digest: str) -> Response:
     """A picture or recording of a study, for its people and its owner."""
     with db.reading() as session:

@@ -141,7 +141,7 @@
     question.button = h("button", { className: "main" }, "Send");
     question.fault = h("span", { className: "note", role: "alert" });
     const form = h("form", { className: "answer", noValidate: true, onsubmit: (event) => { event.preventDefault(); send(question); } },
-      question.view.element, h("div", { className: "send" }, question.button, h("kbd", {}, "Enter"), question.fault));
+      question.view.element, h("div", { className: "send" }, question.button, h("kbd", { "aria-hidden": "true" }, question.view.first?.matches("textarea") ? "Ctrl Enter" : "Enter"), question.fault));
     stage.replaceChildren(h("div", { className: "ask" }, turns), form);
     ready(question);
     window.scrollTo(0, 0);

@@ -1,0 +1,618 @@
+"""Every form in a real browser: by mouse, by keyboard alone, on a phone, in right-to-left text; clocks, drafts, breaks.
+
+With ``ASSAY_SCREENSHOTS=FOLDER`` each page is also saved there as a picture.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import math
+import os
+import struct
+import wave
+from pathlib import Path
+
+import pytest
+from people_visit import csrf
+
+from assay.systems import forms
+
+pytestmark = pytest.mark.browser
+SCREENSHOTS = os.environ.get("ASSAY_SCREENSHOTS")
+WRITING = "textarea, select, button, input:not([type=radio], [type=checkbox], [type=range])"
+CONTROLS = "#stage :is(button, select, textarea, input, audio, .word[tabindex='0'])"
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def tone(hertz: float, seconds: float = 0.4) -> dict:
+    """A recording as a message part."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        samples = [int(9000 * math.sin(2 * math.pi * hertz * n / 8000)) for n in range(int(8000 * seconds))]
+        sound.writeframes(struct.pack(f"<{len(samples)}h", *samples))
+    return {"type": "input_audio", "input_audio": {"data": base64.b64encode(file.getvalue()).decode(), "format": "wav"}}
+
+
+def picture(colour: str, size=(320, 180)) -> dict:
+    """A picture as a message part."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", size, colour).save(file, "PNG")
+    url = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def words(text: str) -> dict:
+    return {"type": "text", "text": text}
+
+
+SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "review",
+        "schema": {
+            "type": "object",
+            "properties": {
+                "certainty": {"enum": ["high", "moderate", "low"], "title": "Certainty of the evidence"},
+                "score": {"type": "integer", "minimum": 1, "maximum": 5},
+                "effect": {"type": "number"},
+                "randomised": {"type": "boolean"},
+                "reason": {"type": "string"},
+                "topics": {"type": "array", "items": {"enum": ["heart", "lung", "skin"]}},
+                "authors": {"type": "array", "items": {"type": "string", "maxLength": 40}, "minItems": 1},
+                "note": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+            },
+            "required": ["certainty", "score", "effect", "randomised", "reason", "topics", "authors", "note"],
+            "additionalProperties": False,
+        },
+    },
+}
+TEXTS = [
+    {"id": f"d{n}", "text": t}
+    for n, t in enumerate(["The heart pumps blood.", "Cats sleep a lot.", "A stent opens an artery."])
+]
+
+
+def key(page, name, times=1):
+    for _ in range(times):
+        page.keyboard.press(name)
+
+
+def type_text(page):
+    page.keyboard.type("It is a house.")
+
+
+def digit(*digits):
+    return lambda page: [key(page, d) for d in digits]
+
+
+def drag_slider(page):
+    page.locator("input[type=range]").focus()
+    key(page, "ArrowRight", 3)
+
+
+def listen(page):
+    """Play every recording to its end, as a person must."""
+    for n in range(page.locator("#stage audio").count()):
+        page.locator("#stage audio").nth(n).evaluate("a => { a.muted = true; return a.play(); }")
+        page.locator("#stage .heard").nth(n).get_by_text("heard", exact=True).wait_for()
+
+
+def listen_then(*digits):
+    def act(page):
+        listen(page)
+        digit(*digits)(page)
+
+    return act
+
+
+def rank(page):
+    page.get_by_role("button", name="Cats sleep a lot.: up").press("Enter")
+    page.get_by_role("button", name="A stent opens an artery.: up").press("Enter")
+
+
+def group(page):
+    for n, name in enumerate(["n", "n", "1"]):
+        page.locator(".card select").nth(n if n < 2 else 2).focus()
+        card = page.locator(".card", has_text=TEXTS[n]["text"])
+        card.locator("select").focus()
+        key(page, name)
+    page.get_by_label("Name of group 1").fill("medicine")
+
+
+def mark_words(page):
+    page.locator(".spans .word").nth(0).focus()
+    key(page, "Space")
+    page.keyboard.press("Shift+ArrowRight")
+    key(page, "1")
+
+
+def mushra(page):
+    listen(page)
+    for n, steps in enumerate([2, 1]):
+        page.locator("input[type=range]").nth(n).focus()
+        key(page, "PageUp", steps)
+
+
+def fill_schema(page):
+    key(page, "1")
+    key(page, "4")
+    page.get_by_label("effect").fill("-0.25")
+    page.locator("fieldset", has_text="randomised").last.get_by_text("yes").click()
+    page.get_by_label("reason").fill("Two large trials.")
+    page.get_by_label("heart").check()
+    page.get_by_label("skin").check()
+    page.get_by_label("authors 1").fill("Ann")
+    page.get_by_role("button", name="Add").click()
+    page.get_by_label("authors 2").fill("Bob")
+    page.get_by_label("none").check()
+
+
+CASES = {
+    "text": ([words("What does this picture show?"), picture("navy")], None, type_text, "It is a house."),
+    "line": ([words("One word, please.")], forms.text(lines=1), type_text, "It is a house."),
+    "choice": (
+        [words("Which is the capital of France?")],
+        forms.choice([{"id": "a", "label": "London"}, {"id": "b", "label": "Paris"}, {"id": "c", "label": "Rome"}]),
+        digit("2"),
+        {"choice": "b"},
+    ),
+    "pictures": (
+        [words("Which is green?"), picture("green"), picture("crimson")],
+        forms.choice([{"id": "x", "part": 0}, {"id": "y", "part": 1}]),
+        digit("1"),
+        {"choice": "x"},
+    ),
+    "letters": ([words("A, B or C?")], forms.choice(["A", "B", "C"], plain=True), digit("3"), "C"),
+    "rating": (
+        [words("How natural is this sentence? Colourless green ideas sleep furiously.")],
+        forms.rating(1, 5, labels={"1": "not at all", "5": "fully"}, unsure=True),
+        digit("4"),
+        {"rating": 4},
+    ),
+    "unsure": ([words("How natural is it?")], forms.rating(1, 5, unsure=True), digit("0"), {"rating": None}),
+    "slider": (
+        [words("How harmful is this?")],
+        forms.rating(0, 100, labels={"0": "harmless", "100": "extremely harmful"}, unsure=True),
+        drag_slider,
+        {"rating": 53},
+    ),
+    "pair": (
+        [words("Which answer is better? Why is the sky blue?")],
+        forms.pair(
+            {"id": "r1", "text": "Because air scatters blue light more than red light."},
+            {"id": "r2", "text": "It is not."},
+        ),
+        digit("3"),
+        {"preferred": "tie"},
+    ),
+    "ab": (
+        [words("Which recording sounds better?"), tone(440), tone(660)],
+        forms.pair({"id": "first", "part": 0}, {"id": "second", "part": 1}, tie=False),
+        listen_then("2"),
+        {"preferred": "second"},
+    ),
+    "mos": (
+        [words("How natural does the voice sound?"), tone(300)],
+        forms.rating(1, 5, labels={"1": "bad", "2": "poor", "3": "fair", "4": "good", "5": "excellent"}, part=0),
+        listen_then("5"),
+        {"rating": 5},
+    ),
+    "mushra": (
+        [words("Rate each recording against the reference."), tone(440), tone(220), tone(880)],
+        forms.ratings([{"id": "low", "part": 1}, {"id": "high", "part": 2}], reference=0),
+        mushra,
+        {"ratings": {"low": 70, "high": 60}},
+    ),
+    "ranking": (
+        [words("Order by relevance to the heart.")],
+        forms.ranking(TEXTS),
+        rank,
+        {"ranking": ["d1", "d2", "d0"]},
+    ),
+    "relevance": (
+        [words("Query: heart disease")],
+        forms.relevance(TEXTS),
+        digit("1", "2", "1"),
+        {"relevant": {"d0": True, "d1": False, "d2": True}},
+    ),
+    "grouping": (
+        [words("Sort these texts into topics.")],
+        forms.grouping(TEXTS),
+        group,
+        {"groups": {"d0": "medicine", "d1": "2", "d2": "medicine"}},
+    ),
+    "spans": (
+        [words("Mark persons and places.")],
+        forms.spans("Ada 😀 Lovelace lived in London.", ["person", "place"]),
+        mark_words,
+        {"spans": [{"start": 0, "end": 5, "label": "person"}]},
+    ),
+    "schema": (
+        [words("Fill in the form about this review.")],
+        SCHEMA,
+        fill_schema,
+        {
+            "certainty": "high",
+            "score": 4,
+            "effect": -0.25,
+            "randomised": True,
+            "reason": "Two large trials.",
+            "topics": ["heart", "skin"],
+            "authors": ["Ann", "Bob"],
+            "note": None,
+        },
+    ),
+}
+
+
+class Study:
+    """A study on a live server and a page in it."""
+
+    def __init__(self, live, browse, asked, **settings):
+        self.live = live
+        self.client = live.program("submitter")
+        body = {"run": f"run-{os.urandom(4).hex()}", "title": "Example study", "settings": settings}
+        made = self.client.post("/api/people/studies", json=body)
+        assert made.status_code == 200, made.text
+        self.key, self.link = made.json()["study"], made.json()["link"]
+        questions = [
+            {
+                "id": str(n),
+                "task": "t",
+                "sample": f"s{n}",
+                "attempt": 0,
+                "index": n,
+                "messages": [{"role": "user", "content": content}],
+                "response_format": asked_format,
+            }
+            for n, (content, asked_format) in enumerate(asked)
+        ]
+        sent = self.client.post(f"/api/people/studies/{self.key}/questions", json={"questions": questions})
+        assert sent.status_code == 200, sent.text
+        self.browse = browse
+
+    def page(self, **options):
+        page = self.browse(**options)
+        page.set_default_timeout(15_000)
+        page.goto(self.link)
+        page.get_by_role("button", name="Begin").click()
+        page.wait_for_url(f"**/people/{self.key}")
+        page.locator(".answer, .done, #stage .note").first.wait_for()
+        return page
+
+    def values(self):
+        text = self.client.get(f"/api/people/studies/{self.key}/export").text
+        return [json.loads(line) for line in text.splitlines()]
+
+
+def shot(page, name):
+    if SCREENSHOTS:
+        Path(SCREENSHOTS).mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=f"{SCREENSHOTS}/{name}.png", full_page=True)
+
+
+def check_layout(page):
+    """Nothing sticks out sideways; every control has a name; nothing failed in the page."""
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), "the page scrolls sideways"
+    nameless = page.evaluate(
+        """[...document.querySelectorAll('#stage button, #stage input, #stage select, #stage textarea, #stage audio')]
+        .filter(e => e.offsetParent && !(e.getAttribute('aria-label') || e.labels?.length || e.textContent.trim()))
+        .map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_form_is_answered_by_keys_and_sent_with_enter(live, browse, name):
+    content, asked, act, value = CASES[name]
+    study = Study(live, browse, [(content, asked)])
+    page = study.page()
+    page.locator(".answer").wait_for()
+    shot(page, f"{name}-asked")
+    act(page)
+    check_layout(page)
+    shot(page, f"{name}-answered")
+    if name == "text":
+        page.keyboard.press("Control+Enter")
+    elif name != "line" and page.evaluate(f"document.activeElement.matches('{WRITING}')"):
+        page.locator(".send button").focus()
+        key(page, "Enter")
+    else:
+        key(page, "Enter")
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    (row,) = study.values()
+    assert row["value"] == value
+    assert 0 < row["seconds"] < 60
+    assert page.faults == []
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_form_fits_a_phone_and_is_answered_by_touch_where_keys_were_not_needed(live, browse, name):
+    content, asked, _, _ = CASES[name]
+    page = Study(live, browse, [(content, asked)]).page(**PHONE)
+    page.locator(".answer").wait_for()
+    check_layout(page)
+    shot(page, f"{name}-phone")
+
+
+def test_every_control_is_reached_by_tab(live, browse):
+    for name in ("choice", "ranking", "relevance", "grouping", "spans", "schema", "ab"):
+        content, asked, _, _ = CASES[name]
+        page = Study(live, browse, [(content, asked)]).page()
+        page.locator(".answer").wait_for()
+        page.locator("#heading").focus()
+        # A radio group is one stop; every other control is one each.
+        wanted = page.evaluate(
+            """selector => {
+                const all = [...document.querySelectorAll(selector)].filter(e => e.offsetParent);
+                const radios = new Set(all.filter(e => e.type === 'radio').map(e => e.name));
+                return all.filter(e => e.type !== 'radio').length + radios.size;
+            }""",
+            CONTROLS,
+        )
+        seen = set()
+        for _ in range(3 * wanted + 20):
+            key(page, "Tab")
+            inside = page.evaluate(
+                """(() => { const e = document.activeElement; if (!e.closest('#stage')) return null;
+                window.marks = window.marks || new Map(); const id = e.type === 'radio' ? e.name : e;
+                if (!window.marks.has(id)) window.marks.set(id, window.marks.size); return window.marks.get(id); })()"""
+            )
+            if inside is not None:
+                seen.add(inside)
+        assert len(seen) >= wanted, f"{name}: Tab reaches {len(seen)} of {wanted} controls"
+
+
+ARABIC = "ما هي عاصمة مصر؟\nSecond paragraph, left to right."
+HEBREW = [{"id": "a", "label": "תל אביב"}, {"id": "b", "label": "القاهرة"}, {"id": "c", "label": "Paris"}]
+
+
+@pytest.mark.parametrize("width", ["desktop", "phone"])
+def test_right_to_left_text_runs_right_to_left(live, browse, width):
+    asked = [([words(ARABIC)], forms.choice(HEBREW)), ([words("اكتب جملة")], forms.text(lines=2))]
+    study = Study(live, browse, asked)
+    page = study.page(**(PHONE if width == "phone" else {}))
+    page.locator(".answer").wait_for()
+    directions = page.evaluate(
+        "[...document.querySelectorAll('.option .words')].map(e => getComputedStyle(e).direction)"
+    )
+    assert directions == ["rtl", "rtl", "ltr"]
+    check_layout(page)
+    shot(page, f"rtl-{width}")
+    key(page, "2")
+    key(page, "Enter")
+    page.locator("textarea").fill("هذه جملة")
+    assert page.locator("textarea").evaluate("e => getComputedStyle(e).direction") == "rtl"
+    shot(page, f"rtl-text-{width}")
+
+
+NASTY = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'>"
+
+
+def test_script_in_a_sample_or_label_is_shown_and_never_run(live, browse):
+    nasty = [{"id": NASTY + str(n), "label": NASTY, "text": NASTY} for n in range(2)]
+    inner = {"enum": [NASTY], "title": NASTY}
+    nasty_schema = {"type": "object", "title": NASTY, "properties": {NASTY: inner}}
+    asked = [
+        ([words(NASTY)], form)
+        for form in (
+            forms.choice(nasty),
+            forms.pair(*nasty),
+            forms.ranking(nasty),
+            forms.relevance(nasty, yes=NASTY),
+            forms.grouping(nasty),
+            forms.ratings(nasty),
+            forms.rating(1, 5, labels={"1": NASTY}),
+            forms.spans(NASTY, [NASTY]),
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": nasty_schema}},
+        )
+    ]
+    for one in asked:
+        study = Study(live, browse, [one], instructions=NASTY)
+        page = study.page()
+        page.locator(".answer").wait_for()
+        assert page.locator("#stage").get_by_text("<script>window.hacked").count() > 0
+        page.wait_for_timeout(50)
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("#stage script, #stage img").count() == 0
+        assert page.faults == []
+
+
+def test_what_is_typed_is_there_after_a_reload_with_its_seconds(live, browse):
+    study = Study(live, browse, [([words("Tell me.")], None)])
+    page = study.page()
+    page.locator("textarea").fill("half a sen")
+    with page.expect_response("**/draft"):
+        pass
+    page.reload()
+    page.locator("textarea").wait_for()
+    assert page.locator("textarea").input_value() == "half a sen"
+    page.locator("textarea").press_sequentially("tence")
+    page.get_by_role("button", name="Send").click()
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    assert study.values()[0]["value"] == "half a sentence"
+
+
+def test_every_forms_draft_comes_back(live, browse):
+    for name in ("choice", "rating", "slider", "pair", "ranking", "relevance", "grouping", "spans", "schema", "mushra"):
+        content, asked, act, value = CASES[name]
+        study = Study(live, browse, [(content, asked)])
+        page = study.page()
+        page.locator(".answer").wait_for()
+        with page.expect_response("**/draft", timeout=20_000):
+            act(page)
+        page.wait_for_timeout(600)
+        page.reload()
+        page.locator(".answer").wait_for()
+        if name == "mushra":
+            listen(page)
+        page.get_by_role("button", name="Send").click()
+        page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+        assert study.values()[0]["value"] == value, name
+
+
+def test_a_break_hides_the_question_and_stops_the_clock(live, browse):
+    study = Study(live, browse, [([words("Well?")], forms.text(lines=1))])
+    page = study.page()
+    page.locator("input.line").fill("yes")
+    page.get_by_role("button", name="Take a break").click()
+    assert not page.locator("#stage").is_visible()
+    shot(page, "break")
+    page.wait_for_timeout(2500)
+    page.get_by_role("button", name="Go on").click()
+    page.get_by_role("button", name="Send").click()
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    assert study.values()[0]["seconds"] < 2.0
+    who = study.client.get(f"/api/people/studies/{study.key}").json()["respondents"][0]
+    assert who["breaks"] == 1
+    assert 2.4 < who["break_seconds"] < 10
+
+
+def test_the_clock_starts_when_everything_is_loaded(live, browse):
+    study = Study(live, browse, [([words("Which?"), picture("teal", (40, 30))], forms.choice(["a", "b"]))])
+    page = study.browse()
+    page.route("**/media/**", lambda route: (page.wait_for_timeout(2500), route.continue_())[1])
+    page.goto(study.link)
+    page.get_by_role("button", name="Begin").click()
+    page.locator(".answer").wait_for()
+    assert page.locator("#stage img").evaluate("e => e.complete && e.naturalWidth") == 40
+    key(page, "1")
+    key(page, "Enter")
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    assert study.values()[0]["seconds"] < 2.0
+
+
+def test_recordings_must_be_heard_before_the_answer_is_sent(live, browse):
+    content, asked, _, _ = CASES["ab"]
+    study = Study(live, browse, [(content, asked)])
+    page = study.page()
+    page.locator(".answer").wait_for()
+    key(page, "1")
+    key(page, "Enter")
+    page.get_by_text("Listen to every recording").wait_for()
+    assert study.values() == []
+
+
+def test_an_answer_that_is_not_whole_is_not_sent(live, browse):
+    study = Study(live, browse, [([words("?")], forms.relevance(TEXTS))])
+    page = study.page()
+    page.locator(".answer").wait_for()
+    key(page, "1")
+    page.locator("#heading").focus()
+    key(page, "Enter")
+    page.get_by_text("Something is still missing").wait_for()
+    assert study.values() == []
+
+
+def test_an_answer_given_while_the_server_is_away_is_sent_when_it_is_back(live, browse):
+    study = Study(live, browse, [([words("Well?")], forms.text(lines=1))])
+    page = study.page()
+    page.locator("input.line").wait_for()
+    page.route("**/answer", lambda route: route.abort())
+    page.locator("input.line").fill("kept")
+    key(page, "Enter")
+    page.get_by_text("your answer is kept here and sent again").wait_for()
+    page.unroute("**/answer")
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    assert [r["value"] for r in study.values()] == ["kept"]
+
+
+def test_groups_are_made_by_dragging_and_by_touch(live, browse):
+    content, asked, _, _ = CASES["grouping"]
+    study = Study(live, browse, [(content, asked)])
+    page = study.page()
+    card = page.locator(".card")
+    card.filter(has_text="heart").drag_to(page.get_by_role("button", name="New group"))
+    card.filter(has_text="stent").drag_to(page.locator(".group header"))
+    # By touch: the card first, then where it goes.
+    card.filter(has_text="Cats").get_by_role("button").click()
+    page.get_by_role("button", name="New group").click()
+    shot(page, "grouping-dragged")
+    page.get_by_role("button", name="Send").click()
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    assert study.values()[0]["value"] == {"groups": {"d0": "1", "d1": "2", "d2": "1"}}
+
+
+def test_a_ranking_is_made_by_dragging(live, browse):
+    content, asked, _, _ = CASES["ranking"]
+    study = Study(live, browse, [(content, asked)])
+    page = study.page()
+    rows = page.locator(".order li")
+    rows.nth(2).drag_to(rows.nth(0))
+    page.get_by_role("button", name="Send").click()
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    assert study.values()[0]["value"] == {"ranking": ["d2", "d0", "d1"]}
+
+
+def test_words_are_marked_with_the_mouse(live, browse):
+    content, asked, _, _ = CASES["spans"]
+    study = Study(live, browse, [(content, asked)])
+    page = study.page()
+    page.locator(".spans .word").filter(has_text="London").dblclick()
+    page.get_by_role("button", name="place").click()
+    page.get_by_role("button", name="Send").click()
+    page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
+    (span,) = study.values()[0]["value"]["spans"]
+    assert "Ada 😀 Lovelace lived in London."[span["start"] : span["end"]].rstrip(".") == "London"
+
+
+def test_practice_shows_what_was_expected_and_the_study_ends_with_thanks(live, browse):
+    item = {
+        "messages": [{"role": "user", "content": "Say b."}],
+        "response_format": forms.choice(["a", "b"]),
+        "expected": {"choice": "b"},
+        "feedback": "It said b.",
+    }
+    study = Study(
+        live,
+        browse,
+        [([words("One?")], forms.choice(["a", "b"]))],
+        practice=[item],
+        instructions="Read first.\nThen choose.",
+    )
+    page = study.browse()
+    page.goto(study.link)
+    shot(page, "welcome")
+    page.get_by_role("button", name="Begin").click()
+    page.locator(".answer").wait_for()
+    key(page, "1")
+    key(page, "Enter")
+    page.get_by_text("Not quite.").wait_for()
+    shot(page, "practice")
+    key(page, "Enter")
+    page.get_by_text("One?").wait_for()
+    study.client.post(f"/api/people/studies/{study.key}/close")
+    page.reload()
+    page.locator("#stage").get_by_text("All done. Thank you!").wait_for()
+    shot(page, "done")
+
+
+def test_pages_of_studies_and_their_overview(live, browse):
+    study = Study(live, browse, [([words("One?")], forms.choice(["a", "b"]))] * 3)
+    for n, name in enumerate(("ann", "bob")):
+        client = live.client("annotator", name)
+        client.post(f"/people/{study.key}/join")
+        found = client.get(f"/people/{study.key}/next").json()
+        body = {"question": found["question"], "value": {"choice": "ab"[n]}, "seconds": 3}
+        client.post(f"/people/{study.key}/answer", json=body)
+    for role, path, name in (
+        ("submitter", "/people", "list-owner"),
+        ("annotator", "/people", "list-annotator"),
+        ("submitter", f"/people/{study.key}/overview", "overview"),
+    ):
+        for width, options in (("desktop", {}), ("phone", PHONE)):
+            page = browse(role, **options)
+            page.goto(path)
+            page.locator("h1").wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            shot(page, f"{name}-{width}")
+            assert page.faults == []
+    assert csrf(live.client("submitter").get("/people").text)
