@@ -20,7 +20,8 @@ def unpack(archive: Path | str, into: Path | str, *, max_bytes: int = 10 << 30, 
     into
         Folder, made if need be.
     max_bytes, max_files
-        Bounds on what comes out, counted while unpacking: what an archive says about itself is not believed.
+        Bounds on what comes out (folders count as files), counted while unpacking: what an archive says about itself is
+        not believed.
 
     Raises
     ------
@@ -35,9 +36,11 @@ def unpack(archive: Path | str, into: Path | str, *, max_bytes: int = 10 << 30, 
     written: list[Path] = []
     total = 0
     try:
-        for name, stream in _entries(archive):
-            if len(written) == max_files:
-                raise DataError(f"{archive} holds more than {max_files} files; nothing more is unpacked.")
+        for number, (name, stream) in enumerate(_entries(archive)):
+            if number == max_files:
+                raise DataError(f"{archive} holds more than {max_files} files and folders; nothing more is unpacked.")
+            if stream is None:
+                continue
             target = _target(archive, name, into)
             target.parent.mkdir(parents=True, exist_ok=True)
             with stream, target.open("wb") as out:
@@ -48,11 +51,13 @@ def unpack(archive: Path | str, into: Path | str, *, max_bytes: int = 10 << 30, 
                     out.write(chunk)
             written.append(target)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
-        raise DataError(f"{archive} cannot be unpacked: {error}.") from error
+        reason = str(error).partition(":\n")[0]
+        raise DataError(f"{archive} cannot be unpacked: {reason}.") from error
     return written
 
 
-def _entries(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
+def _entries(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:
+    """Names with contents; a folder has none."""
     import tarfile
     import zipfile
 
@@ -62,12 +67,12 @@ def _entries(archive: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 mode = info.external_attr >> 16
                 if stat.S_ISLNK(mode):
                     raise DataError(f"{archive}: entry {info.filename!r} is a link, which is not unpacked.")
-                if not info.is_dir():
-                    yield info.filename, packed.open(info)
+                yield info.filename, None if info.is_dir() else packed.open(info)
         return
     with tarfile.open(archive) as packed:
         for member in packed:
             if member.isdir():
+                yield member.name, None
                 continue
             stream = packed.extractfile(member) if member.isfile() else None
             if stream is None:
