@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import toys
 from playwright.sync_api import expect
-from test_server_runs import HOSTILE, bare_run, record
+from toy_runs import HOSTILE, bare_run, record
 
 import assay
 from assay.server import accounts
