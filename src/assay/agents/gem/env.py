@@ -322,9 +322,9 @@ def seeded_generator(seed: int | list[int] | None, into: np.random.Generator | N
     """
     if into is None:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed)))
-    words = np.random.SeedSequence(seed).generate_state(8).tolist()
-    start, stream = ((words[at] | words[at + 1] << 32) << 64 | words[at + 2] | words[at + 3] << 32 for at in (0, 4))
-    increment = (stream << 1 | 1) & _MASK
+    a, b, c, d, e, f, g, h = np.random.SeedSequence(seed).generate_state(8).tolist()
+    start = b << 96 | a << 64 | d << 32 | c
+    increment = (f << 97 | e << 65 | h << 33 | g << 1 | 1) & _MASK
     state = ((increment + start) * _PCG_MULTIPLIER + increment) & _MASK
     into.bit_generator.state = {
         "bit_generator": "PCG64", "state": {"state": state, "inc": increment}, "has_uint32": 0, "uinteger": 0,

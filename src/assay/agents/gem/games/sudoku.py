@@ -111,20 +111,26 @@ def full_grid(side: int, rng: np.random.Generator) -> list[int]:
 
 
 @lru_cache(maxsize=1)
-def small_grids() -> tuple[list[tuple[int, ...]], list[list[tuple[int, ...]]]]:
-    """The 12 completed 4x4 grids that begin with 1 2 3 4, from which renumbering makes all 288; and for each grid and
-    cell the sets of cells, as bit masks without that cell, that must not all be empty beside it.
+def small_grids() -> tuple[list[tuple[int, ...]], list[bytes]]:
+    """The 12 completed 4x4 grids that begin with 1 2 3 4, from which renumbering makes all 288; and for each grid
+    whether a set of filled cells, as a bit mask, leaves it the only completion.
 
-    Where two grids differ is such a set: with it empty, both fit. The smallest ones decide.
+    Where two grids differ, some cell must be filled, or both fit.
     """
+    import numpy as np
+
     first = list(_completions([1, 2, 3, 4, *[0] * 12], 4))
     every = [tuple(numbers[value - 1] for value in grid) for grid in first for numbers in permutations((1, 2, 3, 4))]
-    sets = []
+    filled = np.arange(1 << 16, dtype=np.uint16)
+    tables = []
     for grid in first:
         differ = {sum(1 << cell for cell in range(16) if grid[cell] != other[cell]) for other in every} - {0}
-        least = [mask for mask in differ if not any(other != mask and other & mask == other for other in differ)]
-        sets.append([tuple(mask ^ 1 << cell for mask in least if mask >> cell & 1) for cell in range(16)])
-    return first, sets
+        only = np.ones(1 << 16, bool)
+        for mask in differ:
+            if not any(other != mask and other & mask == other for other in differ):  # the smallest ones decide
+                only &= (filled & mask) != 0
+        tables.append(only.tobytes())
+    return first, tables
 
 
 def _completions(cells: list[int], side: int) -> Iterator[tuple[int, ...]]:
@@ -144,18 +150,14 @@ _RENUMBERED = tuple((0, *numbers) for numbers in permutations((1, 2, 3, 4)))
 def small_puzzle(tries: int, rng: np.random.Generator) -> tuple[list[int], list[int]]:
     """Solution and cells of a 4x4 puzzle; every completed grid is equally likely. As `full_grid` and `blank` together,
     without a search: 4x4 is small enough to know every grid."""
-    grids, sets = small_grids()
+    grids, tables = small_grids()
     which, numbering = divmod(int(rng.random() * 288), 24)
-    numbers = _RENUMBERED[numbering]
+    numbers, only = _RENUMBERED[numbering], tables[which]
     solution = [numbers[value] for value in grids[which]]
     cells = solution.copy()
-    beside = sets[which]
     filled = 0xFFFF
     for cell in rng.permutation(16)[:tries].tolist():
-        for mask in beside[cell]:
-            if not mask & filled:
-                break
-        else:
+        if only[filled ^ 1 << cell]:
             cells[cell] = 0
             filled ^= 1 << cell
     return solution, cells
