@@ -40,6 +40,8 @@
       item.part === undefined ? null : context.part(item.part, title ?? label ?? item.id),
     ];
   }
+  /** A letter for what has no words of its own. */
+  const spoken = (item, n) => (item.text === undefined ? letter(n) : undefined);
   const named = (item, label) => item.label ?? item.text ?? label ?? item.id;
 
   function radio(name, value, key, content, context, className = "") {
@@ -240,7 +242,7 @@
         ondragend: (event) => { dragged = null; event.target.classList.remove("dragged"); },
         ondragover: (event) => { if (dragged) event.preventDefault(); },
         ondrop: (event) => { event.preventDefault(); if (dragged) moveTo(dragged, at()); },
-      }, h("span", { className: "what" }, shown(item, context, letter(n))), step(-1, "up", "↑"), step(1, "down", "↓"))];
+      }, h("span", { className: "what" }, shown(item, context, spoken(item, n))), step(-1, "up", "↑"), step(1, "down", "↓"))];
     }));
     function draw() { list.replaceChildren(...order.map((id) => rows.get(id))); }
     draw();
@@ -301,7 +303,7 @@
           const group = event.key === "n" ? make() : groups[Number(event.key) - 1];
           if (group) put(id, group);
         },
-      }, h("button", { type: "button", className: "what", "aria-pressed": "false", onclick: () => { chosen = chosen === id ? null : id; mark(); } }, shown(item, context, letter(n))), select);
+      }, h("button", { type: "button", className: "what", "aria-pressed": "false", onclick: () => { chosen = chosen === id ? null : id; mark(); } }, shown(item, context, spoken(item, n))), select);
       return [id, card];
     }));
     function mark() {
