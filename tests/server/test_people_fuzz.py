@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 
 from assay.systems import forms
 
-QUICK, LONG = 3, 60
+QUICK, LONG = 2, 60
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
@@ -35,7 +35,7 @@ def study(house, monkeypatch):
     questions = [
         {"id": str(n), "task": "t", "sample": str(n), "attempt": a, "index": n, "response_format": f,
          "messages": [{"role": "user", "content": "?"}]}
-        for n, f in enumerate(asked) for a in range(400)
+        for n, f in enumerate(asked) for a in range(60)
     ]  # fmt: skip
     assert (
         owner.post(f"/api/people/studies/{made['study']}/questions", json={"questions": questions}).status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import datetime as dt
 import json
 import threading
@@ -411,12 +412,27 @@ def test_only_who_is_part_of_a_study_sees_its_questions_pictures_and_answers(hou
         assert client.get(f"/people/{run.key}/next").status_code in (401, 403)
         assert client.get(f"/api/people/studies/{run.key}/answers").status_code in (401, 403, 404)
         assert client.get(f"/api/people/studies/{run.key}/export").status_code in (401, 403, 404)
-    key, _, mark = run.link.rpartition("/")[2].partition(".")
-    assert house.client().get(f"/people/join/{key}.{mark[:-1]}x").status_code == 404
+    assert house.client().get(f"{run.link.partition(house.settings.url)[2][:-1]}~").status_code == 404
     cookie = next(c for c in visitor.client.cookies.jar if "-person-" in c.name)
     forged = house.client()
     forged.cookies.set(cookie.name, cookie.value[:-2] + "xx")
     assert forged.get(f"/people/{run.key}/next").status_code == 403
+
+
+def test_a_links_secret_does_not_get_into_logs_and_a_class_at_one_address_has_requests_enough(house):
+    from assay.server.security import without_secrets
+    from assay.server.settings import Limits
+
+    house = type(house)(dataclasses.replace(house.settings, limits=Limits(requests_a_minute=20)))
+    run = Run(house)
+    run.ask([question(1, attempt) for attempt in range(2)])
+    secret = run.link.rpartition("/")[2].removeprefix("invite_")
+    assert secret[-20:] not in without_secrets(f"GET {run.link} 200")
+    one, other = run.visitor(), run.visitor()
+    seen = [one.client.get(f"{one.base}/next").status_code for _ in range(40)]
+    assert seen[:15] == [200] * 15
+    assert seen[-1] == 429
+    assert other.client.get(f"{other.base}/next").status_code == 200
 
 
 def test_answers_need_the_csrf_token_and_no_foreign_page_can_send_them(house):

@@ -7,6 +7,7 @@ the body is read. Cross-site forms are stopped twice: by the Origin header here,
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 import ipaddress
@@ -164,6 +165,26 @@ def set_cookie(response: Any, settings: Settings, name: str, value: str, hours: 
     response.set_cookie(
         name, value, max_age=int(hours * 3600), path="/", httponly=True, samesite="lax", secure=settings.secure
     )
+
+
+def signed(settings: Settings, purpose: str, key: str) -> str:
+    """A row's key with the server's mark behind it: a secret that need not be kept anywhere."""
+    mark = hmac.new(settings.key, f"{purpose}:{key}".encode("utf-8", "replace"), hashlib.sha256).digest()[:18]
+    return key + base64.urlsafe_b64encode(mark).decode()
+
+
+def unsigned(settings: Settings, purpose: str, token: str) -> str | None:
+    """The key in a signed token; None where the mark is not the server's."""
+    key = token[:-24]
+    right = hmac.compare_digest(
+        signed(settings, purpose, key).encode("utf-8", "replace"), token.encode("utf-8", "replace")
+    )
+    return key if key and right else None
+
+
+def person_cookie(settings: Settings, study: str) -> str:
+    """Name of the cookie that says who somebody is in a study; it holds their signed key."""
+    return f"{cookie_name(settings)}-person-{study}"
 
 
 def csrf_token(settings: Settings, secret: str) -> str:
@@ -339,9 +360,8 @@ class Guard:
         address = address_of(request)
         cookie = request.cookies.get(cookie_name(settings))
         viewer = await anyio.to_thread.run_sync(find_viewer, self.database, settings, headers, cookie)
-        wait = self.requests.take(
-            f"account {viewer.via} {viewer.id}" if viewer and viewer.via else f"address {address}"
-        )
+        known = f"account {viewer.via} {viewer.id}" if viewer and viewer.via else self._person(request)
+        wait = self.requests.take(known or f"address {address}")
         if wait:
             seconds = str(int(wait) + 1)
             return 429, f"Too many requests; try again in {seconds} seconds.", {"retry-after": seconds}
@@ -351,6 +371,15 @@ class Guard:
         if scope["method"] not in SAFE_METHODS and viewer.via != "token" and foreign(headers, settings):
             return 403, "This request was sent by a page of another site.", {}
         return None
+
+    def _person(self, request: Request) -> str | None:
+        """Who answers without an account counts for themselves: a class at one address must not run out of requests."""
+        path = request.url.path.split("/")
+        token = (
+            request.cookies.get(person_cookie(self.settings, path[2])) if path[1:2] == ["people"] and path[2:] else None
+        )
+        key = unsigned(self.settings, "respondent", token) if token else None
+        return key and f"person {key}"
 
     def _limit(self, scope: Scope) -> int:
         limits = self.settings.limits

@@ -34,7 +34,7 @@ log = logging.getLogger("assay.server")
 _NAVIGATION = (
     ("Runs", "/runs", ("reader",)),
     ("Leaderboards", "/boards", ("submitter", "reader")),
-    ("Questions", "/people", ("annotator",)),
+    ("Questions", "/people", ("annotator", "submitter")),
     ("Accounts", "/admin/accounts", ("admin",)),
     ("Audit log", "/admin/audit", ("admin",)),
 )

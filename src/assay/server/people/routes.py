@@ -19,7 +19,7 @@ from assay.server.accounts import Account, audit, fold
 from assay.server.database import Database
 from assay.server.people import results, studies
 from assay.server.people.tables import Respondent, Slot, Study
-from assay.server.security import Viewer, address_of, cookie_name, set_cookie
+from assay.server.security import Viewer, address_of, person_cookie, set_cookie, signed, unsigned
 from assay.server.settings import Settings
 from assay.server.web import SignInNeeded, database_of, go_to, render, require, settings_of, viewer
 
@@ -335,11 +335,12 @@ def _sound(value: Any) -> None:
 
 
 def _link(settings: Settings, study: Study) -> str:
-    return f"{settings.url}/people/join/{studies.signed(settings, 'join', study.key)}"
+    # Named like other invitations, so that logs leave it out.
+    return f"{settings.url}/people/join/invite_{signed(settings, 'join', study.key)}"
 
 
 def _linked(session: Session, settings: Settings, token: str) -> Study:
-    key = studies.unsigned(settings, "join", token)
+    key = unsigned(settings, "join", token.removeprefix("invite_"))
     found = key and session.scalar(sa.select(Study).where(Study.key == key))
     if not found:
         raise HTTPException(404, "This link leads nowhere; copy it whole, or ask for a new one.")
@@ -383,10 +384,6 @@ def _counts(session: Session, study: Study) -> dict[str, int]:
     return {"slots": slots, "done": done}
 
 
-def _person_cookie(settings: Settings, study: Study) -> str:
-    return f"{cookie_name(settings)}-person-{study.key}"
-
-
 def _join(session: Session, study: Study, who: Viewer) -> Respondent:
     account = session.get(Account, who.id) if who.via == "session" else None
     return studies.join(session, study, account and account.id, account and account.pseudonym)
@@ -394,15 +391,15 @@ def _join(session: Session, study: Study, who: Viewer) -> Respondent:
 
 def _with_cookie(settings: Settings, study: Study, respondent: Respondent) -> Response:
     response = go_to(f"/people/{study.key}")
-    token = studies.signed(settings, "respondent", respondent.key)
-    set_cookie(response, settings, _person_cookie(settings, study), token, COOKIE_HOURS)
+    token = signed(settings, "respondent", respondent.key)
+    set_cookie(response, settings, person_cookie(settings, study.key), token, COOKIE_HOURS)
     return response
 
 
 def _respondent(session: Session, request: Request, settings: Settings, who: Viewer, study: Study) -> Respondent | None:
     """Who answers here: by their cookie, else by their account."""
-    token = request.cookies.get(_person_cookie(settings, study))
-    key = studies.unsigned(settings, "respondent", token) if token else None
+    token = request.cookies.get(person_cookie(settings, study.key))
+    key = unsigned(settings, "respondent", token) if token else None
     mine = sa.select(Respondent).where(Respondent.study_id == study.id)
     if key is not None:
         return session.scalar(mine.where(Respondent.key == key))

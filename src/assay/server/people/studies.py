@@ -5,11 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import hmac
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
@@ -19,9 +18,6 @@ from assay.server.database import now
 from assay.server.people import assignment
 from assay.server.people.tables import Answer, Check, Draft, Medium, Question, Respondent, Slot, Study
 from assay.systems import forms
-
-if TYPE_CHECKING:
-    from assay.server.settings import Settings
 
 AUDIO_FORMATS = {
     "wav": "audio/wav",
@@ -137,19 +133,6 @@ def answers_after(session: Session, study: Study, after: int) -> tuple[int, list
         }
         for a in found
     ]
-
-
-def signed(settings: Settings, purpose: str, key: str) -> str:
-    """A key with the server's mark: a secret that need not be kept anywhere."""
-    mark = hmac.new(settings.key, f"{purpose}:{key}".encode(), hashlib.sha256).digest()[:18]
-    return f"{key}.{base64.urlsafe_b64encode(mark).decode()}"
-
-
-def unsigned(settings: Settings, purpose: str, token: str) -> str | None:
-    """The key in a signed token; None where the mark is not the server's."""
-    key = token.partition(".")[0]
-    right = hmac.compare_digest(signed(settings, purpose, key).encode(), token.encode("utf-8", "replace"))
-    return key if right else None
 
 
 # -- people ------------------------------------------------------------------------------------------------------------
