@@ -362,3 +362,11 @@ def test_reasoning_gym_sets_give_their_own_answers_full_marks():
         if gold is not None and env.step(f"\\boxed{{{gold}}}")[1] != 1:
             wrong.append(name)
     assert len(wrong) < 15, wrong
+
+
+def test_entries_are_made_once_and_never_shared_for_writing():
+    a, b = make("rg:syllogism", size=5), make("rg:syllogism", size=5)
+    assert a.rows[1] == b.rows[1] == a.dataset[1]
+    a.rows[1]["question"] = "changed"
+    assert b.rows[1] == b.dataset[1]
+    assert make("rg:syllogism", size=5, seed=1).rows[1] != a.rows[1]

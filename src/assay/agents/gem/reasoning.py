@@ -8,7 +8,9 @@ arXiv 2505.24760.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from assay.agents.gem.data import DataEnv
@@ -28,6 +30,10 @@ def _library() -> Any:
     except ImportError:
         raise MissingExtra("Reasoning Gym", "gem") from None
     return reasoning_gym
+
+
+KEPT = 10_000
+"""Entries of a data set that are kept once they were made."""
 
 
 def specs() -> list[EnvSpec]:
@@ -60,10 +66,13 @@ class ReasoningGymEnv(DataEnv):
         self, name: str, size: int = 500, seed: int = 42, *, settings: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> None:
         try:
-            self.dataset = _library().create_dataset(name, size=size, seed=seed, **(settings or {}))
+            dataset = _library().create_dataset(name, size=size, seed=seed, **(settings or {}))
         except (ValueError, AssertionError, TypeError) as error:
             raise EnvError(f"Reasoning Gym makes no data set {name!r} of these settings ({error}).") from error
-        super().__init__(data=_Entries(self.dataset), question_key="question", **kwargs)
+        self.dataset = dataset
+        # Without a seed a data set draws its own.
+        made = {} if seed is None else _made(json.dumps([name, size, seed, settings], sort_keys=True, default=repr))
+        super().__init__(data=_Entries(dataset, made), question_key="question", **kwargs)
 
     def judge(self, action: str, row: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
         answer = last_box(action)
@@ -81,10 +90,11 @@ class ReasoningGymEnv(DataEnv):
 
 
 class _Entries(Sequence[Mapping[str, Any]]):
-    """Entries of a procedural data set as a sequence; each is generated when it is asked for."""
+    """Entries of a procedural data set as a sequence; each is generated when it is first asked for."""
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: Any, made: dict[int, Mapping[str, Any]]) -> None:
         self._dataset = dataset
+        self._made = made
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -93,4 +103,15 @@ class _Entries(Sequence[Mapping[str, Any]]):
         # Data sets make an entry for any number; only an IndexError ends a loop over a sequence.
         if not -len(self) <= at < len(self):
             raise IndexError(at)
-        return self._dataset[at % len(self)]
+        at %= len(self)
+        if at not in self._made:
+            if len(self._made) >= KEPT:
+                return self._dataset[at]
+            self._made[at] = self._dataset[at]
+        return dict(self._made[at])
+
+
+@lru_cache(maxsize=64)
+def _made(settings: str) -> dict[int, Mapping[str, Any]]:
+    """Entries made so far by the data sets of these settings: environments beside each other share them."""
+    return {}
