@@ -133,6 +133,7 @@ def _submit_arguments(submit: argparse.ArgumentParser) -> None:
     submit.add_argument("--board", required=True, metavar="URL", help="page of the board, or (ASSAY_SERVER) its name")
     submit.add_argument("--system", metavar="NAME", help="what made the predictions (default: of the run, or the file)")
     submit.add_argument("--note", metavar="TEXT", help="shown on the board")
+    _options(submit)
     submit.add_argument("--check", action="store_true", help="look for faults only; send nothing")
     submit.add_argument("--no-wait", action="store_true", help="come back when it is sent")
     submit.add_argument("--timeout", type=float, default=3600.0, metavar="S", help="wait for the score so long (3600)")

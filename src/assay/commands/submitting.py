@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from assay.cli import COULD_NOT_RUN, DONE, GATE_FAILED
+from assay.cli import COULD_NOT_RUN, DONE, GATE_FAILED, pairs
 from assay.commands.output import out, print_json, say, show_rows
 from assay.commands.running import read_env_file
-from assay.core.errors import UsageError
+from assay.core.errors import AssayError, UsageError
 
 
 def submit_(arguments: Any) -> int:
@@ -30,7 +30,14 @@ def submit_(arguments: Any) -> int:
     boards = Boards(server, token)
     board = boards.board(key)["board"]
     quiet = arguments.json
-    faults, left, read = faults_of(path, board)
+    own = pairs(arguments.option, "-o")
+    try:
+        faults, left, read = faults_of(path, board, own)
+    except AssayError as error:
+        raise UsageError(
+            f"The submission cannot be checked here: {error} Options of {board['benchmark']} that differ on this "
+            "machine are given with -o, like -o data=PATH."
+        ) from None
     if faults:
         if arguments.json:
             print_json({"status": "refused", "faults": faults, "left": left})

@@ -110,14 +110,17 @@ def split_board(text: str, server: str | None) -> tuple[str, str]:
     return server.rstrip("/"), text
 
 
-def faults_of(path: Path, board: dict[str, Any]) -> tuple[list[str], int, int]:
-    """(first faults, number left, predictions) of a submission, found by the reader that grades."""
+def faults_of(path: Path, board: dict[str, Any], options: dict[str, Any]) -> tuple[list[str], int, int]:
+    """(first faults, number left, predictions) of a submission, found by the reader that grades.
+
+    ``options`` replace those of the board where this machine keeps things elsewhere.
+    """
     from assay.core.errors import DataError
     from assay.core.registry import load_benchmark
     from assay.server.boards.extraction import Bounds, is_archive, open_upload
     from assay.server.boards.referee import check
 
-    benchmark = load_benchmark(board["benchmark"], **board["options"])
+    benchmark = load_benchmark(board["benchmark"], **{**board["options"], **options})
     with tempfile.TemporaryDirectory(prefix="assay-submit-") as scratch:
         if path.is_file() and is_archive(path.name):
             try:

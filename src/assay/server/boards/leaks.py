@@ -126,6 +126,8 @@ def _distinctive_key(key: int) -> bool:
 
 def canonical(value: Any) -> str:
     """A value as it is compared with another: 1, 1.0, "1" and True are one."""
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(canonical, value))}]"
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, (int, float)):
@@ -264,6 +266,9 @@ def _rows_of(columns: Mapping[str, Sequence[Any]], truth: Truth) -> tuple[str | 
 
 
 def _scalar(value: Any) -> bool:
+    """Whether a value is compared as a whole: a label, a number, a short list of such (one-hot labels)."""
+    if isinstance(value, (list, tuple)):
+        return 0 < len(value) <= 64 and all(isinstance(v, (str, int, float, bool)) for v in value)
     return isinstance(value, (str, int, float, bool))
 
 

@@ -161,15 +161,21 @@ def _json(name: str, place: str, value: Any) -> Iterator[Document]:
         if len(value) > 1 and all(isinstance(v, Mapping) for v in value.values()):
             yield from _json(name, place, [{"(key)": k, **v} for k, v in value.items()])
         else:
-            scalars = {k: v for k, v in value.items() if not isinstance(v, (Mapping, list))}
-            if scalars:
-                yield Document("table", name, place, {"(key)": list(scalars), "(value)": list(scalars.values())})
+            # Values by id: short lists (one-hot labels) too.
+            short = {k: v for k, v in value.items() if not isinstance(v, (Mapping, list)) or _is_short(v)}
+            if short:
+                yield Document("table", name, place, {"(key)": list(short), "(value)": list(short.values())})
+            if scalars := {k: v for k, v in short.items() if not isinstance(v, list)}:
                 yield Document("table", name, place, {k: [v] for k, v in scalars.items()})
             for key, inner in value.items():
                 if isinstance(inner, (Mapping, list)):
                     yield from _json(name, f"{place}.{key}".lstrip("."), inner)
     elif value is not None:
         yield Document("text", name, place, str(value))
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, list) and len(value) <= 64 and not any(isinstance(v, (Mapping, list)) for v in value)
 
 
 def _flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -148,7 +148,7 @@ def boards_page(request: Request, db: Db, who: SignedIn) -> Response:
     with db.reading() as session:
         boards = list(session.scalars(sa.select(Board).order_by(Board.name)))
         counts = session.execute(sa.select(Entry.board_id, sa.func.count()).group_by(Entry.board_id))
-        return render(request, "boards/list.html.j2", boards=boards, counts=dict(counts.tuples().all()), fault="")
+        return render(request, "boards/list.html.j2", boards=boards, counts=dict(map(tuple, counts)), fault="")
 
 
 @router.post("/boards")
