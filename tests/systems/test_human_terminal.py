@@ -5,6 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
+import os
+import pty
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,6 +133,30 @@ def test_a_run_stopped_at_the_terminal_goes_on_where_it_was_and_equals_that_of_a
     assert done.records["respondent"].unique().to_list() == ["you"]
 
 
+def test_one_interrupt_at_the_terminal_ends_the_run_at_once_and_resuming_asks_the_rest(tmp_path):
+    environment = {**os.environ, "ASSAY_RUNS": str(tmp_path / "runs"), "ASSAY_CACHE": str(tmp_path / "cache")}
+    name = "human:anna?at=terminal&choices=A,B,C,D"
+    start = [sys.executable, "-m", "assay.cli"]
+    command = [*start, "run", "asciieval", "-s", name, "-o", "modes=text", "--limit", "2", "--quiet"]
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(command, env=environment, stdin=theirs, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    shown = ""
+    while shown.count("Number:") < 2:
+        shown += process.stderr.read(1)
+        if shown.endswith("Number:") and shown.count("Number:") == 1:
+            os.write(ours, b"2\n")
+    process.send_signal(signal.SIGINT)
+    assert process.wait(20) == 130
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert Run(folder).records["output"].to_list() == ['"B"']
+    done = subprocess.run(
+        [*start, "resume", folder.name, "--quiet"], env=environment, input="3\n", text=True, timeout=60
+    )
+    assert done.returncode == 0
+    assert sorted(Run(folder).records["output"]) == ['"B"', '"C"']
+
+
 def test_the_end_of_input_stops_whoever_waits():
     who = person([])
     for _ in range(2):
@@ -143,3 +172,5 @@ def test_a_terminal_person_is_loaded_by_name(tmp_path):
         load("human:anna@http://127.0.0.1:1?at=terminal")
     with pytest.raises(UsageError, match="at"):
         load("human:anna?at=sea")
+    with pytest.raises(UsageError, match="instructions"):
+        load(f"human:anna?instructions={tmp_path / 'none'}")

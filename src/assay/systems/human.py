@@ -112,7 +112,7 @@ def load_human(
         "per_person": per_person,
         "lease": lease,
         "seed": seed,
-        "instructions": Path(instructions).read_text(encoding="utf-8") if instructions else "",
+        "instructions": _text(instructions),
     }
     return HumanModel(
         person,
@@ -288,6 +288,15 @@ def _checked_address(address: str) -> str:
 
 def _choices(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in (text or "").split(",") if part.strip())
+
+
+def _text(path: str | None) -> str:
+    if path is None:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"The instructions {path} cannot be read ({error}).") from None
 
 
 def _items(path: str | None) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
+import select
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +25,29 @@ STOPPED = "The person at the terminal stopped; resume the run to go on."
 
 class Again(Exception):
     """What was typed is no answer; the text says why."""
+
+
+class StandardInput:
+    """Lines of standard input, read so that a thread waiting for one can be let go (`readline` cannot be)."""
+
+    def __init__(self) -> None:
+        self._pending = b""
+        self._over = False
+
+    def __call__(self) -> str:
+        """The next line; empty at the end of input, or once stopped."""
+        source = sys.stdin.fileno()
+        while b"\n" not in self._pending and not self._over:
+            if select.select([source], [], [], 0.2)[0]:
+                chunk = os.read(source, 65536)
+                self._over = not chunk
+                self._pending += chunk
+        line, newline, self._pending = self._pending.partition(b"\n")
+        return (line + newline).decode("utf-8", "replace")
+
+    def stop(self) -> None:
+        """Let whoever waits go."""
+        self._over = True
 
 
 class TerminalPerson:
@@ -65,7 +90,7 @@ class TerminalPerson:
         self.role = role
         self.choices = tuple(choices)
         self._practice = list(practice)
-        self._read = read if read is not None else sys.stdin.readline
+        self._read = read if read is not None else StandardInput()
         self._write = write if write is not None else sys.stderr
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -101,9 +126,16 @@ class TerminalPerson:
         async with self._turn:
             if self._stopped:
                 raise TrialPostponed(STOPPED)
-            while self._practice:
-                await asyncio.to_thread(self._practise, self._practice.pop(0))
-            value, seconds = await asyncio.to_thread(self._ask, messages, forms.read(asked), "")
+            try:
+                while self._practice:
+                    await asyncio.to_thread(self._practise, self._practice[0])
+                    self._practice.pop(0)
+                value, seconds = await asyncio.to_thread(self._ask, messages, forms.read(asked), "")
+            except asyncio.CancelledError:
+                self._stopped = True
+                if isinstance(self._read, StandardInput):
+                    self._read.stop()
+                raise
             self._answered += 1
             answer = PersonsAnswer(forms.read(asked).reply(value), self.person, seconds, self._answered)
         return reported(self, messages, answer)
