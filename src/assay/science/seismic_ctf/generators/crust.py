@@ -122,8 +122,8 @@ def propagate(
     lam = (rho * p * p - 2 * rho * s * s).astype(np.float32)
     i = np.arange(n)
     edge = np.minimum(i, n - 1 - i)
-    side = np.exp(-((0.02 * np.maximum(DAMPED - edge, 0)) ** 2))
-    below = np.exp(-((0.02 * np.maximum(DAMPED - (n - 1 - i), 0)) ** 2))
+    side = np.exp(-((0.06 * np.maximum(DAMPED - edge, 0)) ** 2))
+    below = np.exp(-((0.06 * np.maximum(DAMPED - (n - 1 - i), 0)) ** 2))
     damp = (side[:, None, None] * side[None, :, None] * below[None, None, :]).astype(np.float32)
     found = np.zeros((len(wavelet), 3, len(receivers), len(receivers)), np.float32)
     _kernel()(

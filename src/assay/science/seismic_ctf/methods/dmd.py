@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.errors import UsageError
-from assay.science.seismic_ctf.methods.latent import Modes, row_indices
+from assay.science.seismic_ctf.methods.latent import Modes, numpy_seeded, row_indices
 from assay.science.seismic_ctf.protocol import Parameters
 
 Matrix = NDArray[Any]
@@ -62,7 +62,7 @@ class DynamicModes(Parameters):
         self.dt_ = 1.0 if times is None else times.dt
         when = np.arange(len(rows)) if times is None else times.train[-1] if init is None else times.init
         self.first_ = float(when[0])
-        self.scaler_ = Modes([rows], self.modes, self.random_state or 0)
+        self.scaler_ = Modes([rows], self.modes, self.random_state or 0, standardise=False)
         z = self.scaler_.down(rows).T
         delay = min(self.delay, max(1, z.shape[1] // 3))
         rank = min(self.rank, z.shape[0] * delay, z.shape[1] - delay) if self.rank else 0
@@ -71,7 +71,8 @@ class DynamicModes(Parameters):
             core = pydmd.BOPDMD(svd_rank=rank, num_trials=self.trials, eig_constraints=limits or None,
                                 varpro_opts_dict={"maxiter": 30, "tol": 1e-5})  # fmt: skip
             fitted = hankel_preprocessing(core, d=delay) if delay > 1 else core
-            with _bagging(self.random_state):
+            with warnings.catch_warnings(), numpy_seeded(self.random_state):
+                warnings.simplefilter("ignore")
                 fitted.fit(z, t=np.arange(z.shape[1] - delay + 1, dtype=float))
             eigenvalues = np.exp(core.eigs)
         else:
@@ -148,17 +149,3 @@ class ParametricModes(DynamicModes):
             warnings.simplefilter("ignore")
             found = np.asarray(core.reconstructed_data)[0].real.T
         return found[index - index.min()]
-
-
-class _bagging:
-    """PyDMD draws its bags from NumPy's global stream: seeded inside, put back afterwards."""
-
-    def __init__(self, seed: int | None) -> None:
-        self.seed = seed
-
-    def __enter__(self) -> None:
-        self.kept = np.random.get_state()  # noqa: NPY002
-        np.random.seed(self.seed)  # noqa: NPY002
-
-    def __exit__(self, *_: Any) -> None:
-        np.random.set_state(self.kept)  # noqa: NPY002

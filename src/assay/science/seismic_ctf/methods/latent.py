@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,7 @@ Matrix = NDArray[Any]
 
 
 class Modes:
-    """Sensors scaled to zero mean and unit variance, then projected on their first singular vectors.
+    """Sensors scaled to zero mean and unit variance (or left as they are), then projected on their singular vectors.
 
     Parameters
     ----------
@@ -22,14 +25,16 @@ class Modes:
         Modes to keep; 0 = all sensors as they are, scaled.
     seed
         Of the randomised decomposition.
+    standardise
+        Whether sensors are scaled; linear methods want the data as they are.
     """
 
-    def __init__(self, series: list[Matrix], rank: int, seed: int) -> None:
+    def __init__(self, series: list[Matrix], rank: int, seed: int, standardise: bool = True) -> None:
         if rank < 0:
             raise UsageError(f"rank must be 0 (no projection) or the number of modes; got {rank}.")
         rows = np.concatenate(series).astype(np.float64)
-        self.mean = rows.mean(axis=0)
-        scale = rows.std(axis=0)
+        self.mean = rows.mean(axis=0) if standardise else np.zeros(rows.shape[1])
+        scale = rows.std(axis=0) if standardise else np.ones(rows.shape[1])
         self.scale = np.where(scale > 0, scale, 1.0)
         rows = (rows - self.mean) / self.scale
         self.basis: Matrix | None = None
@@ -117,3 +122,16 @@ def march(step: Any, start: Matrix, steps: int, width: int) -> Matrix:
             break
         found[i] = row
     return found
+
+
+@contextmanager
+def numpy_seeded(seed: int | None) -> Iterator[None]:
+    """NumPy's and Python's global streams seeded inside, for libraries that draw from them; put back afterwards."""
+    kept, own = np.random.get_state(), random.getstate()  # noqa: NPY002
+    np.random.seed(seed)  # noqa: NPY002
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        np.random.set_state(kept)  # noqa: NPY002
+        random.setstate(own)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from assay.core.errors import DataError, UsageError
 from assay.nn.trainer import seeded, train
 from assay.science.seismic_ctf.methods import networks
-from assay.science.seismic_ctf.methods.latent import LatentForecaster, march
+from assay.science.seismic_ctf.methods.latent import LatentForecaster, march, numpy_seeded
 
 KINDS = ("lstm", "ode_lstm", "neural_ode", "fno", "deeponet", "kan", "spacetime")
 
@@ -83,7 +83,8 @@ class OneStepNetwork(LatentForecaster):
         stride = max(1, length // 4)
         windows = np.concatenate([[z[i : i + length + 1] for i in range(0, len(z) - length, stride)] for z in series])
         data = torch.tensor(windows, dtype=torch.float32)
-        with seeded(self.seed_) as order:
+        # pykan seeds every global stream there is.
+        with seeded(self.seed_) as order, numpy_seeded(self.seed_ % 2**32):
             self.net_ = self._net(data.shape[2])
 
             def loss(x: torch.Tensor) -> torch.Tensor:

@@ -136,8 +136,8 @@ class SplineNet(nn.Module):
         from kan import KAN
 
         self.kan = KAN(
-            width=[width * history, hidden, width], grid=grid, k=3, seed=seed, symbolic_enabled=False, auto_save=False,
-            save_act=False, grid_range=[-3, 3],
+            width=[width * history, hidden, width], grid=grid, k=3, seed=seed % 2**32, symbolic_enabled=False,
+            auto_save=False, save_act=False, grid_range=[-3, 3],
         )  # fmt: skip
 
     def forward(self, x: Tensor) -> Tensor:
