@@ -490,3 +490,11 @@ def test_names_carry_the_convention():
     named = [mean("a"), macro("a", over="g"), ratio("a", "b"), pass_at("a", 2), pass_all("a", 2), majority_at("a", "b")]
     assert [m.name for m in named] == ["a", "macro_a", "a/b", "pass@2", "pass^2", "maj@n"]
     assert all(isinstance(m, Metric) for m in named)
+
+
+def test_the_interval_of_an_average_stays_within_the_bounds_of_its_scores():
+    frame = pl.DataFrame({"sample": ["a", "b", "c"], "seconds": [0.0, 0.1, 2.0]})
+    free = evaluate(mean("seconds", higher_is_better=False), frame)
+    bounded = evaluate(mean("seconds", higher_is_better=False, bounds=(0, None)), frame)
+    assert free.low < 0 == bounded.low
+    assert (bounded.value, bounded.high) == (free.value, free.high)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ def evaluate_one(
     elif folded is None:
         found = _by_loop(metric, records, rule, level=level, resamples=resamples, rng=rng)
     else:
-        found = _by_sums(metric, folded, rule, level=level, resamples=resamples, rng=rng)
+        found = _within(metric, _by_sums(metric, folded, rule, level=level, resamples=resamples, rng=rng))
     notes = [found.note, counted.note()]
     return Score(
         metric=metric.name,
@@ -62,6 +63,18 @@ def evaluate_one(
         higher_is_better=metric.higher_is_better,
         headline=metric.headline,
     )
+
+
+def _within(metric: Metric, found: Estimate) -> Estimate:
+    """An average of bounded scores cannot lie outside their bounds, so no interval need reach there."""
+    terms = metric.terms
+    if terms is None or terms.summed or terms.denominator is not None or terms.fold in ("pass_at", "pass_all"):
+        return found
+    ends = np.array([found.low, found.high])
+    for bound, nearer in zip(metric.bounds, (np.maximum, np.minimum)):
+        if bound is not None and nearer(found.value, bound) == found.value:
+            ends = nearer(ends, bound)
+    return replace(found, low=float(ends[0]), high=float(ends[1]))
 
 
 def evaluate_table(
@@ -197,6 +210,4 @@ def _absent(metric: Metric, rule: Resample, label: dict[str, Any], note: str, le
 
 
 def _with_note(score: Score, note: str) -> Score:
-    from dataclasses import replace
-
     return replace(score, note="; ".join(filter(None, [score.note, note])))
