@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -54,9 +52,8 @@ def send(house, key, name, system, right):
 
 
 def shot(page, tmp_path, name):
-    """A picture of the page, kept where ``ASSAY_SHOTS`` says."""
-    folder = Path(os.environ.get("ASSAY_SHOTS", tmp_path))
-    page.screenshot(path=folder / f"{name}.png", full_page=True)
+    """A picture of the whole page, to look at (``--basetemp`` says where)."""
+    page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
 
 
 def fits(page):
