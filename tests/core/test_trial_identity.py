@@ -56,8 +56,9 @@ class Person:
 def test_people_are_waited_for_all_at_once_and_past_the_limit_and_leave_who_and_how_long(tmp_path):
     person = Person()
     done = run(Toy(), person, loading=LOADING, into=tmp_path / "r", engine=Engine(connections=4))
-    assert sorted((k.run, k.task, k.sample, k.attempt, k.index) for k in person.keys) == sorted(
-        ("r", "asking", f"s{i}", 0, i) for i in range(40)
+    assert {k.run for k in person.keys} == {f"r {done.info['created']}"}
+    assert sorted((k.task, k.sample, k.attempt, k.index) for k in person.keys) == sorted(
+        ("asking", f"s{i}", 0, i) for i in range(40)
     )
     records = done.records
     assert records["status"].to_list() == ["ok"] * 40

@@ -41,7 +41,10 @@ class RunStopped(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where and under which seed a run's trials take place: all a worker needs besides benchmark and system."""
+    """Where and under which seed a run's trials take place: all a worker needs besides benchmark and system.
+
+    ``run`` names the run for systems that outlive it; "" = as its folder is called.
+    """
 
     folder: Path
     cache_folder: Path
@@ -49,6 +52,7 @@ class Place:
     tries: int = 2
     outputs: Any = None
     history: Any = None
+    run: str = ""
 
 
 def overrides(task: Task, method: str) -> bool:
@@ -139,7 +143,7 @@ class TaskRunner:
         ctx = self._context(unit_name(sample.id, attempt), seed, attempt)
         limit = self._limit
         meter = Meter()
-        key = TrialKey(self.place.folder.name, task.name, sample.id, attempt, index)
+        key = TrialKey(self.place.run or self.place.folder.name, task.name, sample.id, attempt, index)
         fatal: AssayError | None = None
         for tries in range(1, self.place.tries + 1):
             meter_token, attempt_token = current_meter.set(meter), current_attempt.set(attempt)
@@ -261,7 +265,7 @@ class TaskRunner:
         ]
         limit = self._limit
         meter = Meter()
-        key = TrialKey(self.place.folder.name, name, label, 0, trials[0].index)
+        key = TrialKey(self.place.run or self.place.folder.name, name, label, 0, trials[0].index)
         outcomes: list[Outcome] = []
         tries = 0
         while tries < self.place.tries:

@@ -22,7 +22,8 @@ from assay.core.errors import BudgetExceeded
 
 
 class TrialKey(NamedTuple):
-    """Which trial is under way: run folder's name, task, sample id (a label, for a batch), attempt, sample's index."""
+    """Which trial is under way: the run (its folder's name and when it was made), task, sample id (a label, for a
+    batch), attempt, the sample's index."""
 
     run: str
     task: str

@@ -355,7 +355,10 @@ def _carry_out(
     """Subtract what is done, execute the rest, compact, and close the manifest."""
     with store.lock():
         path = store.path.resolve()
-        place = Place(path, cache_folder() / "content", info["seed"], engine.tries)
+        # Two runs that were given one folder name after the other are not the same run.
+        place = Place(
+            path, cache_folder() / "content", info["seed"], engine.tries, run=f"{path.name} {info['created']}"
+        )
         for runner in ready.runners.values():
             place = replace(place, outputs=runner.place.outputs, history=runner.place.history)
             runner.place = place
