@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -23,6 +24,7 @@ from assay.core.errors import UsageError
 from assay.core.results import Run, find_runs
 from assay.core.run import RunInterrupted
 from assay.systems.human import HumanModel
+from assay.systems.human_desk import LocalServer
 from assay.systems.loading import load
 from assay.systems.scripted import ScriptedChatModel
 from assay.systems.scripted import text_of as model_text_of
@@ -60,13 +62,13 @@ class Crowd:
         assert not self.faults, self.faults
 
 
-def link_of(live, run):
-    """Wait for a run's study; its link."""
+def link_of(live, run, studies=1):
+    """Wait for a run's study, the newest of so many; its link."""
     client = live.program("admin")
     for _ in range(1500):
-        for study in client.get("/api/people/studies").json():
-            if study["run"] == run:
-                return study["link"]
+        found = [s for s in client.get("/api/people/studies").json() if s["run"].startswith(f"{run} ")]
+        if len(found) == studies:
+            return found[0]["link"]
         time.sleep(0.02)
     raise AssertionError(f"no study of {run}")
 
@@ -245,6 +247,29 @@ def test_a_killed_run_finds_what_was_answered_while_it_was_down(live, tmp_path):
         assert done.returncode == 0
         assert Run(run.path).records["output"].to_list() == ['"A"'] * 4
         assert visitor.next()["state"] == "done"
+
+
+@pytest.mark.usefixtures("token")
+def test_another_run_in_a_folder_of_the_same_name_asks_anew(live, tmp_path):
+    for turn in (1, 2):
+        crowd = Crowd(live.settings.url)
+        crowd.send(lambda many=turn: link_of(live, "same", many), toy_answer)
+        run = assay.run(PeopleToy(), load(f"human:anna@{live.settings.url}"), into=tmp_path / str(turn) / "same")
+        crowd.done()
+        assert run.records["answer_position"].max() == len(ASKED)
+
+
+def test_links_stay_what_they_were_when_the_server_of_a_run_starts_again(tmp_path):
+    async def addresses():
+        found = []
+        for _ in range(2):
+            server = LocalServer(tmp_path / "server")
+            found.append((await server.start())[0])
+            await server.stop()
+        return found
+
+    first, second = asyncio.run(addresses())
+    assert first == second
 
 
 def wait_for(look, seconds=30):

@@ -59,7 +59,7 @@ class Desk:
         self._outbox: list[tuple[dict[str, Any], asyncio.Future[PersonsAnswer]]] = []
         self._news = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
-        self._server: _LocalServer | None = None
+        self._server: LocalServer | None = None
         self._session: Any = None
         self._url = ""
         self._study = ""
@@ -132,12 +132,12 @@ class Desk:
             timeout=aiohttp.ClientTimeout(total=120), cookie_jar=aiohttp.DummyCookieJar()
         )
         if self.address is None:
-            self._server = _LocalServer(self.root)
+            self._server = LocalServer(self.root)
             self._url, token = await self._server.start()
         else:
             self._url, token = self.address, os.environ[TOKEN_VARIABLE]
         self._session.headers["Authorization"] = f"Bearer {token}"
-        body = {"run": self.run, "title": self.run.partition("--")[0], "person": self.person}
+        body = {"run": self.run, "title": self.run.partition(" ")[0].partition("--")[0], "person": self.person}
         settings = {k: v for k, v in self.settings.items() if v is not None}
         made = await self._call("POST", "/api/people/studies", {**body, "settings": settings}, patient=False)
         self._study = made["study"]
@@ -243,7 +243,7 @@ class Desk:
             raise TrialPostponed(f"The server at {self._url} refuses: {said}{hint}")
 
 
-class _LocalServer:
+class LocalServer:
     """A server of our own on this machine, in a process that ends with us. It keeps its port when it starts again."""
 
     def __init__(self, root: Path | None) -> None:

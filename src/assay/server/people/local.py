@@ -6,6 +6,7 @@ ends when its standard input does. `assay.systems.human` starts it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
@@ -31,7 +32,7 @@ def main() -> None:
     from assay.server.settings import Limits, Settings
 
     root, runs, port = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    listener = socket.create_server(("127.0.0.1", port))
+    listener = listen(port, root / "people-port")
     # One machine, one person at it: the limit against floods would only slow scripts down.
     limits = Limits(requests_a_minute=100_000)
     settings = Settings(root=root, runs=runs, port=listener.getsockname()[1], limits=limits)
@@ -57,6 +58,16 @@ def main() -> None:
     server.run(sockets=[listener])
     withdraw(database, token)
     database.close()
+
+
+def listen(port: int, kept: Path) -> socket.socket:
+    """Listen on a port; where any will do, on that of the last time if it is free: links stay what they were."""
+    with contextlib.suppress(OSError, ValueError):
+        return socket.create_server(("127.0.0.1", port or int(kept.read_text())))
+    listener = socket.create_server(("127.0.0.1", port))
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    kept.write_text(str(listener.getsockname()[1]))
+    return listener
 
 
 def issue(database: Database) -> str:

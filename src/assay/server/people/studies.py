@@ -108,7 +108,9 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
         if known is None:
             known = Question(slot_id=slot.id, digest=name, content=content)
             session.add(known)
-            slot.open_questions += 1
+            # In the database, not here: an answer to another question of the slot may count down at this moment.
+            more = sa.update(Slot).where(Slot.id == slot.id).values(open_questions=Slot.open_questions + 1)
+            session.execute(more.execution_options(synchronize_session=False))
             session.flush()
         asked[str(one.get("id", name))] = known.key
     return asked
