@@ -20,9 +20,11 @@ from people_toy import ASKED, PeopleToy, reply_to
 from people_visit import Visitor, text_of
 
 import assay
+from assay.core.benchmark import Benchmark, Outcome, Sample, Task
 from assay.core.errors import UsageError
 from assay.core.results import Run, find_runs
 from assay.core.run import RunInterrupted
+from assay.systems.chat.model import ChatModel
 from assay.systems.human import HumanModel
 from assay.systems.human_desk import LocalServer
 from assay.systems.loading import load
@@ -62,11 +64,12 @@ class Crowd:
         assert not self.faults, self.faults
 
 
-def link_of(live, run, studies=1):
-    """Wait for a run's study, the newest of so many; its link."""
+def link_of(live, run, studies=1, part=""):
+    """Wait for a run's study, the newest of so many (whose name ends so); its link."""
     client = live.program("admin")
     for _ in range(1500):
-        found = [s for s in client.get("/api/people/studies").json() if s["run"].startswith(f"{run} ")]
+        listed = client.get("/api/people/studies").json()
+        found = [s for s in listed if s["run"].startswith(f"{run} ") and s["run"].endswith(part)]
         if len(found) == studies:
             return found[0]["link"]
         time.sleep(0.02)
@@ -249,6 +252,60 @@ def test_a_killed_run_finds_what_was_answered_while_it_was_down(live, tmp_path):
         assert visitor.next()["state"] == "done"
 
 
+class Threaded(Task):
+    """Asks from a thread of its own, and has a person judge what was said."""
+
+    name = "threaded"
+    system = ChatModel
+
+    def __init__(self, judge):
+        self.judge = judge
+
+    def samples(self):
+        return [Sample("only")]
+
+    async def trial(self, system, sample, ctx):
+        said: list[str] = []
+
+        def thread():
+            said.append(asyncio.run(system.generate([{"role": "user", "content": "Say something."}])).text)
+
+        own = threading.Thread(target=thread)
+        own.start()
+        while own.is_alive():
+            await asyncio.sleep(0.01)
+        verdict = await self.judge.generate([{"role": "user", "content": f"Good? {said[0]}"}])
+        return Outcome(output=[said[0], verdict.text])
+
+
+class ThreadedToy(Benchmark):
+    name, title = "threaded_toy", "A person asked, a person judging"
+
+    def __init__(self, judge):
+        self.judge = judge
+
+    def tasks(self):
+        return [Threaded(self.judge)]
+
+
+@pytest.mark.usefixtures("token")
+def test_a_person_may_judge_a_person_and_be_asked_from_a_rooms_own_thread(live, tmp_path):
+    crowd = Crowd(live.settings.url)
+    crowd.send(lambda: link_of(live, "talk", part="+00:00"), lambda found: "Something.")
+    crowd.send(lambda: link_of(live, "talk", part="(judge)"), lambda found: f"{text_of(found)} Yes.")
+    judge = load(f"human:bob@{live.settings.url}", role="judge")
+    run = assay.run(ThreadedToy(judge), load(f"human:anna@{live.settings.url}"), into=tmp_path / "talk")
+    crowd.done()
+    (row,) = run.records.iter_rows(named=True)
+    assert (row["status"], row["output"]) == ("ok", '["Something.","Good? Something. Yes."]')
+    assert row["respondent"] != row["judge_respondent"]
+    assert row["seconds"] == 0.5
+    assert sorted((c["role"], c["model"], c["calls"]) for c in row["calls"]) == [
+        ("judge", "human:bob", 1),
+        ("subject", "human:anna", 1),
+    ]
+
+
 @pytest.mark.usefixtures("token")
 def test_another_run_in_a_folder_of_the_same_name_asks_anew(live, tmp_path):
     for turn in (1, 2):
@@ -284,9 +341,6 @@ def wait_for(look, seconds=30):
 
 @pytest.mark.usefixtures("token")
 def test_one_question_that_cannot_be_shown_fails_alone(live, tmp_path):
-    from assay.core.benchmark import Benchmark, Outcome, Sample, Task
-    from assay.systems.chat.model import ChatModel
-
     class Odd(Task):
         name = "odd"
         system = ChatModel

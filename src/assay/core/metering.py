@@ -192,12 +192,15 @@ def report_exchange(
         target.say(role, model, messages, choices)
 
 
-def report_answer(groups: Mapping[str, str | int | float], seconds: float, meter: Meter | None = None) -> None:
-    """Put ``groups`` on the record of the trial, and count its answers' ``seconds`` instead of all its waiting."""
+def report_answer(
+    groups: Mapping[str, str | int | float], seconds: float | None = None, meter: Meter | None = None
+) -> None:
+    """Put ``groups`` on the record of the trial; with ``seconds``, these count instead of all its waiting."""
     target = meter or current_meter.get()
     if target is not None:
         target.groups.update(groups)
-        target.took = seconds + (target.took or 0.0)
+        if seconds is not None:
+            target.took = seconds + (target.took or 0.0)
 
 
 def _without_pictures(message: Mapping[str, Any]) -> Mapping[str, Any]:

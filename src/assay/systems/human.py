@@ -22,6 +22,7 @@ pictures and recordings were loaded, breaks left out.
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
 import json
 import os
@@ -33,6 +34,7 @@ from typing import Any, Literal
 from assay.core.errors import DataError, UsageError
 from assay.core.metering import (
     Call,
+    Meter,
     RunScope,
     TrialKey,
     current_scope,
@@ -160,10 +162,11 @@ class HumanModel:
         self.root = root
         self.address = None if address is None else _checked_address(address)
         self._outside = f"session-{uuid.uuid4().hex[:12]}"
-        self._desks: dict[int, Desk] = {}
+        self._desks: dict[Any, Desk] = {}
+        self._bound: tuple[TrialKey | None, RunScope | None, Meter] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_desks": {}}
+        return {**self.__dict__, "_desks": {}, "_bound": None}
 
     def describe(self) -> dict[str, Any]:
         """Facts for ``run.json``."""
@@ -193,16 +196,24 @@ class HumanModel:
             The server cannot be reached or refuses the token: the run stops, and nothing is lost.
         """
         asked = checked_request(response_format, tools=tools, n=n, logprobs=logprobs, choices=self.choices)
-        trial = current_trial.get()
-        scope = current_scope.get()
+        trial, scope, meter = current_trial.get(), current_scope.get(), None
+        if self._bound is not None and trial is None:
+            # A room's own thread: context variables did not travel, what was bound did.
+            trial, scope, meter = self._bound
         loop = asyncio.get_running_loop() if scope is None else scope.shared.get("loop", asyncio.get_running_loop())
         work = self._answer(list(messages), asked, trial, scope)
         if loop is asyncio.get_running_loop():
             answer = await work
         else:
-            # A room's own thread: the study is looked after on the run's loop.
+            # The study is looked after on the run's loop.
             answer = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-        return reported(self, messages, answer)
+        return reported(self, messages, answer, meter)
+
+    def bind(self, meter: Meter) -> HumanModel:
+        """A copy that reports to ``meter`` and knows the trial, for rooms with threads of their own."""
+        bound = copy.copy(self)
+        bound._bound = (current_trial.get(), current_scope.get(), meter)
+        return bound
 
     async def close(self) -> None:
         """Leave the study of calls made outside a run, and stop the server that they started."""
@@ -214,8 +225,10 @@ class HumanModel:
         self, messages: list[Message], asked: Mapping[str, Any] | None, trial: TrialKey | None, scope: RunScope | None
     ) -> PersonsAnswer:
         run = trial.run if trial else self._outside
+        if self.role != "subject":
+            run = f"{run} ({self.role})"
         desks: dict[Any, Any] = self._desks if scope is None else scope.shared
-        key: Any = id(asyncio.get_running_loop()) if scope is None else (HumanModel, id(self), run)
+        key: Any = id(asyncio.get_running_loop()) if scope is None else (HumanModel, self.name, run)
         desk = desks.get(key)
         if desk is None:
             desk = desks[key] = Desk(self.name, self.person, self.address, self.settings, self.root, run)
@@ -259,17 +272,20 @@ def checked_request(
     return response_format
 
 
-def reported(model: Any, messages: Sequence[Message], answer: PersonsAnswer) -> Reply:
+def reported(model: Any, messages: Sequence[Message], answer: PersonsAnswer, meter: Meter | None = None) -> Reply:
     """The reply, reported to the trial with who gave it and how long it took."""
     reply = Reply((Choice(answer.reply),), model=model.name, seconds=answer.seconds)
-    report_call(Call(role=model.role, model=model.name, calls=1, seconds=answer.seconds))
-    report_exchange(model.role, model.name, messages, reply.choices)
+    report_call(Call(role=model.role, model=model.name, calls=1, seconds=answer.seconds), meter)
+    report_exchange(model.role, model.name, messages, reply.choices, meter)
     groups: dict[str, str | int | float] = {
         "respondent": answer.respondent,
         "answer_position": answer.position,
         "attention_failed": answer.attention_failed,
     }
-    report_answer(groups, answer.seconds)
+    if model.role == "subject":
+        report_answer(groups, answer.seconds, meter)
+    else:
+        report_answer({f"{model.role}_{name}": value for name, value in groups.items()}, meter=meter)
     return reply
 
 
