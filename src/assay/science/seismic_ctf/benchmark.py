@@ -37,16 +37,24 @@ def seed_of(attempt: int) -> int:
 
 def average_score(frame: pl.DataFrame) -> float:
     """AvgScore of records: mean over data sets and the scores of their pairs of the mean over attempts."""
-    import polars as pl
+    import numpy as np
 
     if frame.is_empty():
         return float("nan")
+    pair = frame["pair"].to_numpy().astype(np.int64)
+    if frame["dataset"].n_unique() > 1:
+        # A code of data set and pair; pairs are numbered below a thousand.
+        pair = pair + 1000 * frame["dataset"].rank("dense").to_numpy().astype(np.int64)
+    tried = np.bincount(pair)
     means = []
-    for (_, pair), part in sorted(frame.group_by("dataset", "pair"), key=lambda item: item[0]):
-        for number, name in PAIR_OF:
-            if number == pair:
-                means.append(part.select(pl.col(name).fill_null(-100.0).mean()).item())
-    return float(sum(means) / len(means)) if means else float("nan")
+    for name in ("short", "long", "reconstruction"):
+        values = frame[name].fill_null(-100.0).to_numpy()
+        numbers = np.array([p for p, score in PAIR_OF if score == name])
+        there = np.flatnonzero(tried)
+        wanted = there[np.isin(there % 1000, numbers)]
+        means.append(np.bincount(pair, values)[wanted] / tried[wanted])
+    found = np.concatenate(means)
+    return float(found.mean()) if len(found) else float("nan")
 
 
 def _metrics() -> tuple[Metric, ...]:
@@ -54,10 +62,9 @@ def _metrics() -> tuple[Metric, ...]:
         mean(name, name=f"E{i}", where={"pair": pair}, error=-100.0, bounds=(-100, 100))
         for i, (pair, name) in enumerate(PAIR_OF, start=1)
     ]
-    reads = ("short", "long", "reconstruction")
+    reads = ("dataset", "pair", "short", "long", "reconstruction")
     return (
-        function("AvgScore", average_score, reads, error=-100.0, headline=True, by=("dataset", "ability"),
-                 bounds=(-100, 100)),
+        function("AvgScore", average_score, reads, error=-100.0, headline=True, by=("dataset", "ability")),
         *es,
     )  # fmt: skip
 

@@ -151,7 +151,7 @@ def figures(out: Path, *, runs: str, dataset: str | None = None) -> None:
             )
             for entry in mine["artifacts"].to_list()[0] if mine.height else ():
                 if entry["path"].endswith(PREDICTIONS):
-                    predictions[system] = read_matrix(run.path / "artifacts" / entry["path"])
+                    predictions[system] = read_matrix(run.path / entry["path"])
         for name, spec in drawn.pair_figures(data.definition, number, data.truth(number), predictions).items():
             (out / f"pair{number}-{name}.svg").write_text(to_svg(spec), encoding="utf-8")
 
