@@ -15,6 +15,7 @@ import wave
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from people_visit import csrf
 
 from assay.systems import forms
@@ -523,6 +524,25 @@ def test_an_answer_given_while_the_server_is_away_is_sent_when_it_is_back(live, 
     page.unroute("**/answer")
     page.locator("#stage").get_by_text("Nothing to answer just now").wait_for()
     assert [r["value"] for r in study.values()] == ["kept"]
+
+
+def test_shuffled_items_stand_in_an_order_of_each_persons_own_that_stays(live, browse):
+    items = [{"id": str(n), "label": f"Item {n}"} for n in range(6)]
+    study = Study(live, browse, [([words("Order these.")], forms.ranking(items, shuffle=True))])
+    orders = []
+    for _ in range(2):
+        page = study.page()
+        page.locator(".answer").wait_for()
+        order = page.locator(".order .what").all_inner_texts()
+        page.reload()
+        page.locator(".answer").wait_for()
+        assert page.locator(".order .what").all_inner_texts() == order
+        orders.append(order)
+        with live.database.session() as session:
+            # The next one may have the question.
+            session.execute(sa.text("UPDATE people_slot SET respondent_id = NULL, lease_until = NULL"))
+    assert sorted(orders[0]) == sorted(orders[1])
+    assert orders[0] != orders[1]
 
 
 def test_groups_are_made_by_dragging_and_by_touch(live, browse):

@@ -362,7 +362,8 @@ def test_agreement_is_that_of_the_core_while_the_study_runs(house):
             visitor.send(visitor.next()["question"], {"rating": rating})
     (row,) = run.overview()["agreement"]
     assert row["alpha"] == pytest.approx(krippendorff_alpha([r[:3] for r in given], level="interval"))
-    assert (row["task"], row["form"], row["items"], row["people"]) == ("t", "rating", 3, 2)
+    assert (row["task"], row["form"], row["items"], row["samples"], row["people"]) == ("t", "rating", 3, 3, 2)
+    assert row["low"] <= row["alpha"] <= row["high"]
     assert row["same"] == pytest.approx(1 / 3)
     page = house.client("submitter").get(f"/people/{run.key}/overview")
     assert page.status_code == 200

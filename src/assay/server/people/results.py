@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -16,6 +16,7 @@ from assay.systems import forms
 
 LEAST_RATED = 2
 """Items with two answers or more before a number is shown."""
+RESAMPLES, MOST_RESAMPLED = 200, 2000
 
 
 def overview(session: Session, study: Study) -> dict[str, Any]:
@@ -46,7 +47,7 @@ def overview(session: Session, study: Study) -> dict[str, Any]:
         "answered": len(counted),
         "late": len(answers) - len(counted),
         "respondents": _people(session, study, answers),
-        "agreement": agreement(counted),
+        "agreement": agreement(counted, study.id),
     }
 
 
@@ -77,42 +78,72 @@ def _people(session: Session, study: Study, answers: Sequence[Answer]) -> list[d
     ]
 
 
-def agreement(answers: Sequence[Answer]) -> list[dict[str, Any]]:
-    """Krippendorff's alpha a task and kind of form, over samples that two people or more have answered.
+def agreement(answers: Sequence[Answer], seed: int = 0) -> list[dict[str, Any]]:
+    """Krippendorff's alpha a task and kind of form, over what two people or more have answered.
 
-    Items are what `forms.Form.units` says: a choice, a rating, each item of a ranking, each pair of a grouping.
+    Items are what `forms.Form.units` says: a choice, a rating, each item of a ranking, each pair of a grouping. The
+    95 % interval draws samples with their items; it is left out where that would take long.
     """
-    from assay.core.stats.agreement import krippendorff_alpha
-
-    tables: dict[tuple[str, str, str], dict[str, dict[int, Any]]] = defaultdict(lambda: defaultdict(dict))
+    tables: dict[tuple[str, str, str], dict[tuple[str, str, str], dict[int, Any]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
     for answer in answers:
         form = forms.read(answer.asked.content["response_format"])
         slot = answer.asked.slot
         for unit, rating in form.units(answer.content["value"]).items():
-            item = f"{slot.sample}\x1f{answer.asked.digest}\x1f{unit}"
+            item = (slot.sample, answer.asked.digest, unit)
+            # Nominal ratings of several types (texts, numbers, yes and no) are told apart by their names.
+            rating = rating if rating is None or form.level != "nominal" else repr(rating)
             tables[slot.task, form.kind, form.level][item][answer.respondent_id] = rating
     found = []
     for (task, kind, level), items in tables.items():
         shared = {i: by for i, by in items.items() if sum(r is not None for r in by.values()) > 1}
-        people = sorted({r for by in shared.values() for r in by})
-        alpha = math.nan
-        if len(shared) >= LEAST_RATED:
-            ratings = [[by.get(p) for by in shared.values()] for p in people]
-            nominal = level == "nominal"
-            table = [[r if r is None or not nominal else str(r) for r in row] for row in ratings]
-            alpha = krippendorff_alpha(table, level=level)  # type: ignore[arg-type]
+        samples = {i[0] for i in shared}
+        alpha, low, high = _alpha(shared, level, seed)
         found.append(
             {
                 "task": task,
                 "form": kind,
                 "level": level,
-                "alpha": None if math.isnan(alpha) else alpha,
+                "alpha": alpha,
+                "low": low,
+                "high": high,
                 "items": len(shared),
-                "people": len(people),
+                "samples": len(samples),
+                "people": len({r for by in shared.values() for r in by}),
                 "same": _same(shared.values()),
             }
         )
     return found
+
+
+def _alpha(
+    shared: Mapping[tuple[str, str, str], Mapping[int, Any]], level: str, seed: int
+) -> tuple[float | None, float | None, float | None]:
+    """Alpha with its interval; None where it is undefined."""
+    import numpy as np
+
+    from assay.core.stats.agreement import bootstrap_agreement, krippendorff_alpha
+
+    if len(shared) < LEAST_RATED:
+        return None, None, None
+    people = sorted({p for by in shared.values() for p in by})
+    clusters: dict[str, list[list[Any]]] = defaultdict(list)
+    for item, by in shared.items():
+        clusters[item[0]].append([by.get(p) for p in people])
+    columns = list(clusters.values())
+
+    def statistic(drawn: Any) -> float:
+        items = [column for n in drawn for column in columns[n]]
+        return krippendorff_alpha(list(zip(*items)), level=level)  # type: ignore[arg-type]
+
+    alpha = statistic(range(len(columns)))
+    if math.isnan(alpha):
+        return None, None, None
+    if len(columns) < LEAST_RATED or len(shared) > MOST_RESAMPLED:
+        return alpha, None, None
+    low, high = bootstrap_agreement(statistic, len(columns), resamples=RESAMPLES, rng=np.random.default_rng(seed))
+    return alpha, *(None if math.isnan(x) else x for x in (low, high))
 
 
 def _same(items: Any) -> float | None:
