@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ HEAVY = ("output", "exchanges", "target", "calls", "artifacts")
 """Columns that only one record's page reads."""
 PAGE = 50
 ORDERS_KEPT = 64
+VIEWS_KEPT = 256
 _ROW = "_row"
 _TESTS = ("<=", ">=", "!=", "=", "<", ">", "~")
 _CONDITION = re.compile(r"(.+?)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.DOTALL)
@@ -186,13 +188,14 @@ class View:
             frame = frame.unique(KEY, keep="last", maintain_order=True)
         return frame.collect()
 
+    @cached_property
     def counts(self) -> dict[str, int]:
         """Records by status."""
+        import polars as pl
+
         frame = self.scan().select(*KEY, "status")
         if self._doubled:
             frame = frame.unique(KEY, keep="last")
-        import polars as pl
-
         return dict(frame.group_by("status").agg(pl.len()).sort("status").collect().iter_rows())
 
     def _known(self, column: str) -> None:
@@ -255,33 +258,55 @@ def _typed(value: str, kind: Any, column: str) -> Any:
     return value
 
 
+def _height(path: Path) -> int:
+    """Rows of a Parquet file."""
+    import polars as pl
+
+    return pl.scan_parquet(path).select(pl.len()).collect().item()
+
+
 class Views:
     """Views of runs, the tails of those that go on, and orders that were asked for lately."""
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
         self._tails: dict[str, Tail] = {}
+        self._folded: OrderedDict[str, tuple[Any, RunFolder, View]] = OrderedDict()
         self._orders: OrderedDict[Any, pl.Series] = OrderedDict()
         self._lock = threading.Lock()
 
     def view(self, run: RunFolder) -> View:
         """The records of a run as they stand now."""
-        import polars as pl
-
-        parts: list[tuple[Path, int]] = []
-        records = run.file("records.parquet")
+        records, journal = run.file("records.parquet"), run.path / "journal"
+        mark = None
         if records is not None:
-            parts.append((records, pl.scan_parquet(records).select(pl.len()).collect().item()))
-        if (run.path / "journal").is_dir() and not (run.path / "journal").is_symlink():
-            with self._lock:
-                tail = self._tails.get(run.id)
-                if tail is None:
-                    tail = self._tails[run.id] = Tail(self._cache / run.id)
-                    tail.drop()
-            parts += tail.refresh(run)
-        elif run.id in self._tails:
-            self._tails.pop(run.id).drop()
-        return View(run, parts)
+            facts = records.stat()
+            mark = (facts.st_mtime_ns, facts.st_size, facts.st_ino)
+        if not journal.is_dir() or journal.is_symlink():
+            return self._folded_view(run, records, mark)
+        parts = [] if records is None else [(records, _height(records))]
+        with self._lock:
+            tail = self._tails.get(run.id)
+            if tail is None:
+                tail = self._tails[run.id] = Tail(self._cache / run.id)
+                tail.drop()
+        return View(run, [*parts, *tail.refresh(run)])
+
+    def _folded_view(self, run: RunFolder, records: Path | None, mark: Any) -> View:
+        """The view of a run that nothing is added to; kept as long as its files are the same."""
+        with self._lock:
+            tail = self._tails.pop(run.id, None)
+            known = self._folded.get(run.id)
+        if tail is not None:
+            tail.drop()
+        if known is not None and known[0] == mark and known[1] is run:
+            return known[2]
+        view = View(run, [] if records is None else [(records, _height(records))])
+        with self._lock:
+            self._folded[run.id] = (mark, run, view)
+            while len(self._folded) > VIEWS_KEPT:
+                self._folded.popitem(last=False)
+        return view
 
     def order(self, view: View, query: Query) -> pl.Series:
         """`View.order`, kept for the next page."""

@@ -16,7 +16,7 @@ PACE = 400
 
 def progress(run: RunFolder, view: View) -> dict[str, Any]:
     """Counts by status, trials done and planned, and while it runs the pace, the time left and the latest trials."""
-    counts = view.counts()
+    counts = view.counts
     trials, done = int(run.info.get("trials") or 0), sum(counts.values())
     status = run.status
     found: dict[str, Any] = {
