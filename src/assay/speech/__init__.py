@@ -1,0 +1,1 @@
+"""Speech wing: benchmarks whose systems speak or listen."""
