@@ -11,6 +11,8 @@ import json
 import math
 import os
 import struct
+import threading
+import time
 import wave
 from pathlib import Path
 
@@ -18,7 +20,9 @@ import pytest
 import sqlalchemy as sa
 from people_visit import csrf
 
+import assay
 from assay.systems import forms
+from assay.systems.loading import load
 
 pytestmark = pytest.mark.browser
 SCREENSHOTS = os.environ.get("ASSAY_SCREENSHOTS")
@@ -613,6 +617,39 @@ def test_practice_shows_what_was_expected_and_the_study_ends_with_thanks(live, b
     page.reload()
     page.locator("#stage").get_by_text("All done. Thank you!").wait_for()
     shot(page, "done")
+
+
+def test_a_run_of_asciieval_is_answered_with_the_keyboard_alone(live, browse, tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSAY_SERVER_TOKEN", live.token("submitter"))
+    ended: list = []
+
+    def work():
+        person = load(f"human:anna@{live.settings.url}?choices=A,B,C,D")
+        ended.append(assay.run("asciieval", person, options={"modes": "both"}, samples=2, into=tmp_path / "run"))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    client, found = live.program("submitter"), []
+    while not found:
+        found = client.get("/api/people/studies").json()
+        time.sleep(0.05)
+    for n, options in enumerate((PHONE, {})):
+        page = browse(**options)
+        page.goto(found[0]["link"])
+        key(page, "Enter")
+        page.locator(".answer").wait_for()
+        page.locator("#count").get_by_text(f"{n} of 2 answered").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+        assert "mono" in page.locator(".words.drawn").evaluate("e => getComputedStyle(e).fontFamily")
+        shot(page, f"asciieval-{n}")
+        key(page, "2")
+        key(page, "Enter")
+        if not n:
+            page.locator("#count").get_by_text("1 of 2 answered").wait_for()
+        assert page.faults == []
+    thread.join(30)
+    assert ended[0].records["output"].to_list() == ['"B"', '"B"']
+    page.locator("#stage").get_by_text("All done. Thank you!").wait_for()
 
 
 def test_pages_of_studies_and_their_overview(live, browse):
