@@ -210,7 +210,7 @@ def test_tables_and_figures_of_runs(runs, tmp_path):
 def test_a_radar_puts_zero_on_its_ring_and_refuses_less():
     scores = {"a": {f"E{i}": 0.0 for i in range(1, 13)}, "b": {f"E{i}": 100.0 for i in range(1, 13)}}
     spec = figures.radar(scores)
-    points = spec["layer"][1]["data"]["values"]
+    points = spec["layer"][2]["data"]["values"]
     assert all(np.hypot(p["x"], p["y"]) == pytest.approx({"a": 50, "b": 100}[p["system"]]) for p in points)
     assert to_svg(spec).startswith("<svg")
     for bad in ({}, {"a": {"E1": 1.0}}, {"a": scores["a"], "b": {"E1": 0.0}}):

@@ -117,12 +117,12 @@ def heatmap(runs: Runs, *, dataset: str | None = None) -> Table:
     """Mean score of every system in every score."""
     s = Scores(runs, dataset)
     rows = [
-        {"system": system, "score": name, "mean": float(s.means[i, j])}
+        {"system": system, "score": name, "mean": float(s.means[i, j]), "shown": f"{s.means[i, j]:.0f}"}
         for i, system in enumerate(s.systems)
         for j, name in enumerate(s.names)
     ]
-    chart = Chart("heatmap", "score", "system", color="mean", label="mean")
-    return Table("heatmap", f"Scores: {s.dataset}", pl.DataFrame(rows), s.notes, chart, {"mean": ".0f"})
+    chart = Chart("heatmap", "score", "system", color="mean", label="shown")
+    return Table("heatmap", f"Scores: {s.dataset}", pl.DataFrame(rows), s.notes, chart, {"mean": ".1f"})
 
 
 def abilities(runs: Runs, *, dataset: str | None = None) -> Table:
@@ -193,8 +193,9 @@ def agreement(runs: Runs, *, dataset: str | None = None) -> Table:
     for i, a in enumerate(s.names):
         for j, b in enumerate(s.names):
             tau = float(kendalltau(means[:, i], means[:, j]).statistic)
-            rows.append({"a": a, "b": b, "tau": None if np.isnan(tau) else tau})
-    chart = Chart("heatmap", "a", "b", color="tau", label="tau")
+            shown = "" if np.isnan(tau) else f"{tau:.1f}"
+            rows.append({"a": a, "b": b, "tau": None if np.isnan(tau) else tau, "shown": shown})
+    chart = Chart("heatmap", "a", "b", color="tau", label="shown")
     return Table("agreement", f"Agreement of scores: {s.dataset}", pl.DataFrame(rows), s.notes, chart, {"tau": ".2f"})
 
 

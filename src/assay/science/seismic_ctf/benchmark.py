@@ -64,7 +64,7 @@ def _metrics() -> tuple[Metric, ...]:
     ]
     reads = ("dataset", "pair", "short", "long", "reconstruction")
     return (
-        function("AvgScore", average_score, reads, error=-100.0, headline=True, by=("dataset", "ability")),
+        function("AvgScore", average_score, reads, error=-100.0, headline=True, by=("dataset",)),
         *es,
     )  # fmt: skip
 

@@ -50,7 +50,6 @@ def radar(scores: Mapping[str, Mapping[str, float]], title: str = "Scores") -> d
     rings = [point for value in (-100.0, -50.0, 0.0, 50.0, 100.0) for point in ring(value)]
     spokes = [{**at(i, 113.0), "name": name} for i, name in enumerate(names)]
     levels = [{**at(0, v), "text": f"{v:g}"} for v in (-50.0, 0.0, 50.0, 100.0)]
-    dash = {"condition": {"test": "datum.ring == 0", "value": [1, 0]}, "value": [3, 3]}
     return {
         "$schema": SCHEMA,
         "description": f"{title}: radar, -100 at the centre, 0 on the solid ring, 100 outside",
@@ -60,8 +59,13 @@ def radar(scores: Mapping[str, Mapping[str, float]], title: str = "Scores") -> d
         "layer": [
             {
                 "data": {"values": rings},
-                "mark": {"type": "line", "color": "#9aa0a6", "strokeWidth": 1},
-                "encoding": {**place, "detail": {"field": "ring"}, "strokeDash": dash},
+                "mark": {"type": "line", "color": "#9aa0a6", "strokeWidth": 1, "strokeDash": [3, 3]},
+                "encoding": {**place, "detail": {"field": "ring"}},
+            },
+            {
+                "data": {"values": ring(0.0)},
+                "mark": {"type": "line", "color": "#5a626c", "strokeWidth": 1.5},
+                "encoding": place,
             },
             {
                 "data": {"values": lines},
@@ -119,7 +123,7 @@ def fields(truth: Any, predictions: Mapping[str, Any], title: str = "Fields") ->
     return {
         "$schema": SCHEMA, "description": title, "title": {"text": title, "anchor": "start"},
         "data": {"values": values},
-        "facet": {"column": {"field": "of", "type": "nominal", "sort": None, "title": None}},
+        "facet": {"column": {"field": "of", "type": "nominal", "sort": ["truth", *predictions], "title": None}},
         "spec": {
             "width": 200, "height": 240, "mark": {"type": "rect", "strokeWidth": 0},
             "encoding": {
