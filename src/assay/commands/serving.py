@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import signal
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -38,12 +40,12 @@ def serve_(arguments: Any) -> int:
         insecure_bind=arguments.insecure_bind,
         limits=limits,
     )
+    listener = listen(settings.host, settings.port)
     settings.prepare()
     database = open_database(settings.database)
     link = first_link(database, settings, arguments.admin)
-    print(f"assay serves {settings.runs} at {settings.url}", file=sys.stderr)
-    if link:
-        print(f"Set a password with this link; it works once:\n{link}", file=sys.stderr)
+    invitation = f"\nSet a password with this link; it works once:\n{link}" if link else ""
+    print(f"assay serves {settings.runs} at {settings.url}{invitation}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
         create_app(settings, database),
         host=settings.host,
@@ -63,14 +65,24 @@ def serve_(arguments: Any) -> int:
     from assay.server.boards import worker
 
     scoring = contextlib.nullcontext() if arguments.no_worker else worker.started(settings)
+    # Having stopped, the server sends itself the signal that stopped it: what follows is to run all the same.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(DONE))
     try:
-        with scoring:
-            server.run()
+        with scoring, contextlib.suppress(KeyboardInterrupt):
+            server.run(sockets=[listener])
     finally:
         database.close()
-    if not server.started:
-        raise UsageError(f"{settings.host}:{settings.port} cannot be listened on; --port names another port.")
     return DONE
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket to serve from."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        reason = str(getattr(error, "strerror", None) or error).partition(" (")[0].lower()
+        raise UsageError(f"{host}:{port} cannot be listened on ({reason}); --port names another port.") from None
 
 
 def first_link(database: Any, settings: Any, admin: str | None) -> str | None:
