@@ -640,7 +640,13 @@ def test_a_run_of_asciieval_is_answered_with_the_keyboard_alone(live, browse, tm
         page.locator(".answer").wait_for()
         page.locator("#count").get_by_text(f"{n} of 2 answered").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-        assert "mono" in page.locator(".words.drawn").evaluate("e => getComputedStyle(e).fontFamily")
+        drawing = page.locator(".words.drawn").first
+        assert "mono" in drawing.evaluate("e => getComputedStyle(e).fontFamily")
+        assert drawing.evaluate("e => e.scrollWidth <= e.clientWidth")
+        shown = page.locator(".words").all_inner_texts()
+        # Sentences are wrapped like any other text, and nothing of the drawing is lost.
+        assert any(text.startswith("Below is a drawing") for text in shown)
+        assert page.locator(".words:not(.drawn)").get_by_text("What does the ASCII art show?").is_visible()
         shot(page, f"asciieval-{n}")
         key(page, "2")
         key(page, "Enter")

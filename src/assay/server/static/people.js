@@ -117,7 +117,30 @@
     return h("span", {}, audio, mark);
   }
 
-  const drawn = (text) => /\n/.test(text) && / {3,}|[|_\\/#=*]{3,}|[─-╿█▀▄░▒▓]/.test(text);
+  const DRAWN = / {3,}|[|_\\/#=*]{3,}|[─-╿█▀▄░▒▓]/;
+  const PROSE = /^(?! {2})[\p{L}\p{N}\p{M} .,;:?!'"’()[\]–-]*$/u;
+  const isProse = (lines) => lines.split("\n").every((line) => PROSE.test(line) && !/ {3,}/.test(line));
+
+  /** A text as it reads best: drawings of characters in a fixed width and as large as fits, everything else wrapped. */
+  function words(text) {
+    if (!(/\n/.test(text) && DRAWN.test(text))) return [h("div", { className: "words", dir: "auto" }, text)];
+    const blocks = [];
+    // Odd places hold the blank lines between; those inside a drawing belong to it.
+    text.split(/(\n[ \t]*\n)/).forEach((piece, n, all) => {
+      if (n % 2) return;
+      const prose = isProse(piece), last = blocks.at(-1);
+      if (last && !last.prose && !prose) last.text += all[n - 1] + piece;
+      else blocks.push({ prose, text: piece });
+    });
+    return blocks.map(({ prose, text: block }) => h("div", prose ? { className: "words", dir: "auto" } : { className: "words drawn", tabIndex: 0 }, block));
+  }
+
+  function fit(drawing) {
+    const columns = Math.max(...drawing.textContent.split("\n").map((line) => line.length));
+    const style = getComputedStyle(drawing);
+    const room = drawing.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+    drawing.style.fontSize = `${Math.min(14, Math.max(5, room / columns / 0.61))}px`;
+  }
 
   function build(question) {
     const own = new Set([...(question.form.items || question.form.options || []), question.form.a, question.form.b].map((item) => item?.part));
@@ -125,8 +148,8 @@
     let number = -1;
     const turns = question.messages.map((message) => h("section", { className: `turn ${message.role}` },
       message.role in ROLES ? h("h2", {}, ROLES[message.role]) : null,
-      message.parts.map((part) => {
-        if (part.type === "text") return h("div", { className: drawn(part.text) ? "words drawn" : "words", dir: "auto", ...(drawn(part.text) ? { tabIndex: 0 } : {}) }, part.text);
+      message.parts.flatMap((part) => {
+        if (part.type === "text") return words(part.text);
         number += 1;
         // What the form shows itself is not shown twice.
         return own.has(number) ? null : player(question, number, part.type === "image" ? `Picture ${number + 1}` : `Recording ${number + 1}`);
@@ -143,6 +166,7 @@
     const form = h("form", { className: "answer", noValidate: true, onsubmit: (event) => { event.preventDefault(); send(question); } },
       question.view.element, h("div", { className: "send" }, question.button, h("kbd", { "aria-hidden": "true" }, question.view.first?.matches("textarea") ? "Ctrl Enter" : "Enter"), question.fault));
     stage.replaceChildren(h("div", { className: "ask" }, turns), form);
+    stage.querySelectorAll(".turn .drawn").forEach(fit);
     ready(question);
     window.scrollTo(0, 0);
     if (question.form.kind === "text") question.view.first.focus({ preventScroll: true });
