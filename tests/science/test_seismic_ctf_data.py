@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import DataError, DataFaults, UsageError
 from assay.science.seismic_ctf import CTFDataset, read_definition, validation_scores, validation_split
 from assay.science.seismic_ctf.benchmark import SeismicCTF
 from assay.science.seismic_ctf.compat import Framework
@@ -245,6 +245,15 @@ def test_faults_of_a_csv_are_named_with_their_line(small, tmp_path, edit, words)
     (tmp_path / "s.csv").write_text("\n".join(edit(lines)))
     with pytest.raises(DataError, match=words):
         submit(small, tmp_path / "s.csv")
+
+
+def test_all_faults_are_told_at_once(small, tmp_path):
+    for number in (1, 3, 6):
+        np.save(tmp_path / f"pair{number}.npy", np.ones((2, 2)))
+    (tmp_path / "pair7.npy").symlink_to(tmp_path / "pair1.npy")
+    with pytest.raises(DataFaults) as caught:
+        submit(small, tmp_path)
+    assert [f"pair{n}.npy" in fault for n, fault in zip((1, 3, 6, 7), caught.value.faults)] == [True] * 4
 
 
 def test_faults_of_matrices_are_named_with_their_file(small, tmp_path):

@@ -165,6 +165,41 @@ def test_a_folder_of_predictions_is_a_submission(small, runs, tmp_path):
         assay.run("seismic_ctf", f"submission:{tmp_path}", options=options, attempts=1, into=tmp_path / "r2", workers=0)
 
 
+def test_a_run_folder_cannot_name_the_truth_as_its_prediction(small, runs, tmp_path):
+    import shutil
+
+    shutil.copytree(runs[0].path, tmp_path / "cheat")
+    truth = str(small / "sea/test/X1test.npz")
+    records = pl.read_parquet(tmp_path / "cheat/records.parquet")
+    forged = json.dumps({"predictions": "predictions.npy", "file": truth})
+    records.with_columns(output=pl.lit(forged)).write_parquet(tmp_path / "cheat/records.parquet")
+    run = assay.run("seismic_ctf", f"submission:{tmp_path / 'cheat'}", options={"data": str(small), "seeds": 3},
+                    into=tmp_path / "judged", workers=0)  # fmt: skip
+    assert set(values_of(run).values()) == {0.0}
+
+
+def test_a_board_judges_hidden_truth(small, tmp_path):
+    from assay.server.boards import referee
+
+    assay.make(
+        "seismic_ctf.package", tmp_path / "given", data=str(small), datasets="sea", truth=str(tmp_path / "secret")
+    )
+    data = CTFDataset.load("sea", small)
+    (tmp_path / "mine").mkdir()
+    for number in range(1, 10):
+        np.save(tmp_path / f"mine/pair{number}.npy", data.truth(number))
+    public = {"data": str(tmp_path / "given"), "seeds": 1}
+    checked = referee.check(SeismicCTF(**public), tmp_path / "mine")
+    assert not checked.faults
+    sealed = {"truth": str(tmp_path / "secret")}
+    run = referee.score("seismic_ctf", public, sealed, checked, "team", tmp_path / "judged")
+    assert set(values_of(run).values()) == {100.0}
+    np.save(tmp_path / "mine/pair2.npy", np.zeros((1, 1)))
+    (tmp_path / "mine/pair9.npy").unlink()
+    faults = referee.check(SeismicCTF(**public), tmp_path / "mine").faults
+    assert any("pair2.npy" in fault for fault in faults)
+
+
 def test_a_csv_is_a_submission_of_few_features(tmp_path):
     assay.make("seismic_ctf.generate", tmp_path / "data", kind="lorenz", rows="60,20,30")
     data = CTFDataset.load("lorenz", tmp_path / "data")

@@ -84,6 +84,7 @@ class CTFPairs(Task):
     def __init__(self, name: str, benchmark: SeismicCTF) -> None:
         self.name = name
         self.benchmark = benchmark
+        self.attempts = benchmark.seeds
 
     def samples(self) -> Sequence[Sample]:
         """One a pair that has its training files; without a truth the target is None and the trial ends unscored."""
@@ -132,23 +133,31 @@ class CTFPairs(Task):
         """Clipped and raw scores of a stored prediction; what failed or is not finite has -100."""
         import numpy as np
 
-        from assay.science.seismic_ctf.data import read_matrix
+        from assay.science.seismic_ctf.data import read_matrix, score_name
         from assay.science.seismic_ctf.scoring import clip
+        from assay.science.seismic_ctf.submission import ReadPrediction
 
         data, number = self.benchmark.sets[self.name], sample.input["pair"]
         names = {metric: SHORT_NAMES[metric] for metric in data.definition.pair(number).metrics}
         worst = Outcome(dict.fromkeys(names.values(), -100.0))
-        if not isinstance(output, dict) or "predictions" not in output:
+        if isinstance(output, ReadPrediction):
+            found = read_matrix(output.file)
+            # Kept, so that this run can be scored again.
+            np.save(ctx.artifacts / PREDICTIONS, found)
+        elif not isinstance(output, dict) or "predictions" not in output:
             return worst
-        # A submission names its file; a run's own lies among the artifacts.
-        path = Path(output["file"]) if "file" in output else ctx.artifacts / PREDICTIONS
-        found = read_matrix(path) if "values" not in output else np.asarray(output["values"], float)
+        elif "values" in output:
+            found = np.asarray(output["values"], float)
+        else:
+            # What an output says about files is never followed: it may come from somebody's run folder.
+            path = ctx.artifacts / PREDICTIONS
+            if path.is_symlink():
+                raise DataError(f"{PREDICTIONS} of {sample.id} is a link; a prediction must be a file of its own.")
+            found = read_matrix(path)
         if not np.isfinite(found).all():
             return worst
         with np.errstate(over="ignore"):
             raw = data.score(number, found, spectrum=self.benchmark.spectrum)
-        from assay.science.seismic_ctf.data import score_name
-
         scores: dict[str, float | None] = {}
         for metric, name in names.items():
             value = raw[score_name(number, metric)]
@@ -175,6 +184,8 @@ class SeismicCTF(Benchmark):
     spectrum
         Long-time score of wavefields: ``psd`` (powers, as the code of the framework) or ``logpsd`` (their logarithms,
         as its paper).
+    seeds
+        Attempts, each with the framework's next seed; a board of single predictions has one.
     seed
         Of generated data.
     """
@@ -205,9 +216,12 @@ class SeismicCTF(Benchmark):
         truth: str | None = None,
         pairs: str = "all",
         spectrum: Literal["psd", "logpsd"] = "psd",
+        seeds: int = 5,
         seed: int = 0,
     ) -> None:
-        self.folder, self.truth, self.pairs, self.seed = data, truth, pairs, seed
+        self.folder, self.truth, self.pairs, self.seed, self.seeds = data, truth, pairs, seed, seeds
+        if seeds < 1:
+            raise UsageError(f"Option seeds={seeds} must be at least 1.")
         self.names = [part.strip() for part in datasets.split(",") if part.strip()]
         self.spectrum: Literal["psd", "logpsd"] = spectrum
         if not self.names or len(set(self.names)) != len(self.names):
