@@ -103,6 +103,21 @@ class Desk:
 
 
 @pytest.fixture
+def quick(monkeypatch):
+    """Verdicts without a process: what the real scorer would say of a whole file, or that it failed."""
+
+    def verdict(self, claim, scratch, stop):
+        rows = [json.loads(x) for x in submissions.stored(self.settings, claim.entry).read_text().splitlines()]
+        if rows[0]["label"] == "leak":
+            return {"status": "failed", "reason": "None of the predictions could be scored."}
+        value = sum(TRUTH[r["id"]] == r["label"] for r in rows) / N
+        score = {"metric": "accuracy", "value": value, "low": value / 2, "high": (value + 1) / 2, "n": N}
+        return {"status": "scored", "shown": [score], "final": [score]}
+
+    return lambda: monkeypatch.setattr(Worker, "_judged", verdict)
+
+
+@pytest.fixture
 def desk(settings):
     made = Desk(settings)
     yield made
@@ -381,18 +396,20 @@ def zipped(folder):
     return out.getvalue()
 
 
-def test_ladder_withholds_what_is_not_better_by_the_step(settings):
+@BOTH
+def test_ladder_withholds_what_is_not_better_by_the_step(settings, quick):
     desk = Desk(settings, step=0.1, rounding=0.05)
+    quick()
     right = lambda k: lambda i: TRUTH[f"s{i}"] if i < k else "x"  # noqa: E731
     found = []
-    for k in (10, 11, 13, 13.5):
+    for k in (10, 11, 9, 13, 13.5):
         entry = desk.submit(right(k), system=f"s{k}")
         desk.worker.step()
         made = desk.entry(entry)
         found.append((made.withheld, made.scores and made.scores[0]["value"]))
-    assert found == [(False, 0.5), (True, None), (False, 0.65), (True, None)]
+    assert found == [(False, 0.5), (True, None), (True, None), (False, 0.65), (True, None)]
     withheld = [e for e in desk.events() if e.get("withheld")]
-    assert len(withheld) == 2
+    assert len(withheld) == 3
     assert all("scores" not in e for e in withheld)
 
 
@@ -480,7 +497,8 @@ def test_same_file_twice_is_refused_and_receipts_hold_only_as_given(desk):
     assert not submissions.receipt_holds(Settings(desk.settings.root / "other", desk.settings.runs), given)
 
 
-def test_ranks_ties_failures_deletions_and_teams(desk):
+def test_ranks_ties_failures_deletions_and_teams(desk, quick):
+    quick()
     right = lambda k: lambda i: TRUTH[f"s{i}"] if i < k else "x"  # noqa: E731
     with desk.database.session() as session:
         ben = accounts.create_account(session, "ben", "submitter").id
@@ -501,3 +519,49 @@ def test_ranks_ties_failures_deletions_and_teams(desk):
         lines = submissions.standings(session, session.get_one(Board, desk.board))
         found = [(x.rank, x.entry.system, x.entry.team.name, x.submissions) for x in lines]
     assert found == [(1, "c", "anna", 4), (2, "a", "anna", 4), (2, "b", "ben", 2), (None, "d", "anna", 4)]
+
+
+def test_a_worker_that_is_stopped_gives_its_job_back_at_once_and_it_counts_as_no_try(desk):
+    entry = desk.submit(lambda i: "slow" if i == 4 else "0")
+    process = spawn(desk)
+    until(lambda: desk.entry(entry).status == RUNNING)
+    process.terminate()
+    assert process.wait(20) == 0
+    assert (desk.entry(entry).status, desk.job(entry).tries) == (QUEUED, 0)
+
+
+def test_no_page_opens_what_is_sealed(house):
+    """All files that this process opens while pages and API are used, by Python's audit hook."""
+    opened, listening = [], [True]
+
+    def hook(event, arguments):
+        if listening[0] and event in ("open", "os.listdir", "os.scandir") and isinstance(arguments[0], (str, bytes)):
+            opened.append(os.fsdecode(arguments[0]))
+
+    desk = Desk(house.settings)
+    sys.addaudithook(hook)
+    anna, admin = house.program("submitter", "anna"), house.client("admin")
+    where = "/api/boards/toy/submissions"
+    content = "\n".join(json.dumps({"id": f"s{i}", "label": "0"}) for i in range(N))
+    sent = anna.post(where, params={"system": "x", "file": "p.jsonl"}, content=content).json()["id"]
+    listening[0] = False
+    desk.worker.step()
+    listening[0] = True
+    for path in ("/boards", "/boards/toy", "/boards/toy/history", f"{where}/{sent}", "/boards/toy/submissions.zip"):
+        assert admin.get(path).status_code == 200, path
+    admin.post("/boards/toy/close")
+    admin.post("/boards", data={"name": "other", "benchmark": "toy_labels", "sealed": "truth.json"})
+    listening[0] = False
+    assert any("uploads" in path for path in opened)
+    assert not [path for path in opened if str(sealed_folder(house.settings)) in path]
+
+
+def test_truth_that_changed_after_the_board_opened_scores_nothing(desk):
+    desk.seal({**TRUTH, "s3": "1" if TRUTH["s3"] == "0" else "0"})
+    entry = desk.submit()
+    desk.worker.step()
+    assert desk.entry(entry).reason == "The hidden truth is no longer the one that this board opened with."
+    desk.seal(TRUTH)
+    again = desk.submit()
+    desk.worker.step()
+    assert desk.entry(again).status == SCORED

@@ -35,7 +35,7 @@ class Labelling(Task):
         if output == "hang":
             time.sleep(600)
         if output == "slow":
-            time.sleep(4.0)
+            time.sleep(2.0)
         if output == "memory":
             hog = bytearray(1_500_000_000)
             hog[::4096] = b"x" * len(hog[::4096])

@@ -7,8 +7,11 @@ with the hidden options.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import hmac
 import sys
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +30,13 @@ def main() -> None:
     try:
         answer = prepare(order) if order["task"] == "prepare" else judge(order, scratch)
     except Exception as error:
-        detail = traceback.format_exc()
-        if getattr(error, "detail", ""):
-            detail = f"{error.detail}\n{detail}"
-        # Only the referee's own sentences are known to hold nothing of the truth.
         from assay.server.boards.referee import RefereeError
 
+        # Only the referee's own sentences are known to hold nothing of the truth.
         known = isinstance(error, RefereeError)
-        reason = str(error) if known else "The referee could not score this submission; the organiser can see why."
+        what = "score this submission" if order["task"] == "judge" else "load this board"
+        reason = str(error) if known else f"The referee could not {what}; the organiser can see why."
+        detail = f"{error.detail if known else ''}\n{traceback.format_exc()}".lstrip()
         answer = {"status": "failed", "reason": reason, "detail": detail}
     partial = scratch / (RESULT + ".part")
     partial.write_bytes(msgspec.json.encode(answer))
@@ -46,7 +48,7 @@ def judge(order: dict[str, Any], scratch: Path) -> dict[str, Any]:
     from assay.core.errors import DataError
     from assay.core.registry import load_benchmark
     from assay.server.boards.extraction import Bounds, open_upload, without_paths
-    from assay.server.boards.referee import check, headline, parts, score
+    from assay.server.boards.referee import RefereeError, check, headline, parts, score
 
     public = order["options"]
     bounds = Bounds(order["unpacked_bytes"], order["files"])
@@ -62,7 +64,11 @@ def judge(order: dict[str, Any], scratch: Path) -> dict[str, Any]:
     run = score(
         order["benchmark"], public, sealed_options(Path(order["sealed"])), checked, order["system"], scratch / "run"
     )
-    shown, final = parts(run, order["share"], bytes.fromhex(order["salt"]))
+    salt = bytes.fromhex(order["salt"])
+    targets = {(task, sample): target for task, sample, target in run.samples.select("task", "sample", "target").rows()}
+    if order["truth"] and truth_mark(targets, salt) != order["truth"]:
+        raise RefereeError("The hidden truth is no longer the one that this board opened with.")
+    shown, final = parts(run, order["share"], salt)
     head = headline(shown, order["metric"] or None)
     headline(final, order["metric"] or None)
     return {
@@ -88,8 +94,13 @@ def prepare(order: dict[str, Any]) -> dict[str, Any]:
         odd = sorted(set(keys) ^ set(hidden))[0]
         return _broken(f"The public and the hidden side differ in {odd[0]}/{odd[1]}; both need the same samples.")
     tasks = tasks_by_name(sealed)
-    lacking = sum(s.target is None for name in {k[0] for k in hidden} for s in tasks[name].samples())
-    if lacking:
+    encode = msgspec.json.Encoder(order="deterministic").encode
+    targets = {
+        (name, s.id): None if s.target is None else encode(s.target).decode()
+        for name in {k[0] for k in hidden}
+        for s in tasks[name].samples()
+    }
+    if lacking := sum(t is None for t in targets.values()):
         return _broken(f"The hidden options leave {lacking} samples without a target.")
     metrics = list(sealed.metrics)
     chosen = [m for m in metrics if m.name == order["metric"]] if order["metric"] else [
@@ -99,10 +110,16 @@ def prepare(order: dict[str, Any]) -> dict[str, Any]:
         return _broken(f"There is no metric {order['metric']!r}; there are {', '.join(m.name for m in metrics)}.")
     return {
         "status": "open",
+        "truth": truth_mark(targets, bytes.fromhex(order["salt"])),
         "expected": len(keys),
         "headline": chosen[0].name,
         "higher_is_better": chosen[0].higher_is_better,
     }
+
+
+def truth_mark(targets: Mapping[tuple[str, str], str | None], salt: bytes) -> str:
+    """Keyed hash of all targets: tells whether they changed, and to nobody without the key what they are."""
+    return hmac.new(salt, msgspec.json.encode(sorted(targets.items())), hashlib.sha256).hexdigest()
 
 
 def sealed_options(path: Path) -> dict[str, Any]:

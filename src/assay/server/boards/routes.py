@@ -56,7 +56,7 @@ class NewBoard(BaseModel):
     upload_bytes: int | None = None
     unpacked_bytes: int | None = None
     files: int = 10_000
-    seconds: float = Field(600.0, allow_inf_nan=False)
+    seconds: Annotated[float, Field(allow_inf_nan=False)] = 600.0
     memory_mb: int = 2048
     tries: int = 3
 
@@ -148,7 +148,9 @@ def boards_page(request: Request, db: Db, who: SignedIn) -> Response:
     with db.reading() as session:
         boards = list(session.scalars(sa.select(Board).order_by(Board.name)))
         counts = session.execute(sa.select(Entry.board_id, sa.func.count()).group_by(Entry.board_id))
-        return render(request, "boards/list.html.j2", boards=boards, counts=dict(map(tuple, counts)), fault="")
+        return render(
+            request, "boards/list.html.j2", boards=boards, counts={row[0]: row[1] for row in counts}, fault=""
+        )
 
 
 @router.post("/boards")

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.exc import OperationalError
 
 from assay.server.boards import history
 from assay.server.boards.judge import RESULT
@@ -81,7 +82,7 @@ class Worker:
         while not stop.is_set():
             try:
                 worked = self.step(stop)
-            except sa.exc.OperationalError as error:
+            except OperationalError as error:
                 # The database is away or busy: its jobs are safe, and it may come back.
                 print(f"board worker: {str(error.orig or error).splitlines()[0]}", file=sys.stderr)
                 worked = False
@@ -124,7 +125,8 @@ class Worker:
                 self._give_back(job, lease, beats, "The process that scored it came to an end.")
         self._seen = seen
 
-    def _give_back(self, job_id: int, lease: str, beats: int | None, why: str) -> None:
+    def _give_back(self, job_id: int, lease: str, beats: int | None, why: str, *, counts: bool = True) -> None:
+        """Queue a job again, or fail it when it was tried often enough; a try that was stopped on purpose is none."""
         with self.database.session() as session:
             board_id = session.scalar(sa.select(Job.board_id).where(Job.id == job_id))
             board = history.locked(session, int(board_id or 0))
@@ -135,6 +137,7 @@ class Worker:
             if job is None:
                 return
             job.lease, job.worker = "", ""
+            job.tries -= not counts
             if job.tries < board.tries:
                 job.status = QUEUED
                 if job.entry is not None:
@@ -175,6 +178,7 @@ class Worker:
             "task": "prepare" if claim.entry is None else "judge", "scratch": str(scratch),
             "benchmark": board.benchmark, "options": board.options, "metric": board.metric,
             "sealed": str(self._sealed / board.sealed), "share": board.shown_share, "salt": self._salt(board).hex(),
+            "truth": mark.read_text() if (mark := self._mark(board)).is_file() else "",
             "unpacked_bytes": board.unpacked_bytes, "files": board.files,
         }  # fmt: skip
         if claim.entry is not None:
@@ -198,7 +202,7 @@ class Worker:
         if ended == "lost":
             return None
         if ended == "stop":
-            self._give_back(claim.job, claim.lease, None, "The server was stopped.")
+            self._give_back(claim.job, claim.lease, None, "The worker was stopped.", counts=False)
             return None
         if ended:
             return {"status": FAILED, "reason": ended}
@@ -232,7 +236,7 @@ class Worker:
         """Show life; False = the lease is no longer ours."""
         with self.database.session() as session:
             mine = sa.update(Job).where(Job.id == claim.job, Job.lease == claim.lease, Job.status == RUNNING)
-            return session.execute(mine.values(beats=Job.beats + 1)).rowcount == 1
+            return session.scalar(mine.values(beats=Job.beats + 1).returning(Job.id)) is not None
 
     def _finish(self, claim: Claim, answer: dict[str, Any]) -> bool:
         """Write the verdict down, if the lease still holds."""
@@ -269,6 +273,8 @@ class Worker:
                 return
             board.state, board.reason, board.expected = OPEN, "", answer["expected"]
             board.metric, board.higher_is_better = answer["headline"], answer["higher_is_better"]
+            self._mark(board).touch(mode=0o600)
+            self._mark(board).write_text(answer["truth"])
             history.write(session, board, "opened", metric=board.metric, expected=board.expected)
 
     def _publish_final(self, claim: Claim) -> None:
@@ -305,6 +311,10 @@ class Worker:
             with os.fdopen(handle, "wb") as file:
                 file.write(secrets.token_bytes(32))
         return path.read_bytes()
+
+    def _mark(self, board: Board) -> Path:
+        """Where the mark of the truth lies that the board opened with."""
+        return self._private("marks") / board.key
 
     def _keep_final(self, entry: Entry, scores: list[dict[str, Any]]) -> None:
         path = self._private("finals") / f"{entry.key}.json"
