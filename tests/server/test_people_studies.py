@@ -123,6 +123,15 @@ def test_a_panel_gives_each_attempt_to_somebody_else_and_nobody_a_sample_twice(h
     assert all(v.next()["state"] == "wait" for v in people)
 
 
+def test_one_person_asked_for_several_attempts_answers_all_samples_once_before_any_again(house):
+    run = Run(house, person="anna")
+    run.ask([question(n, attempt) for n in range(3) for attempt in range(2)])
+    anna = run.visitor()
+    assert anna.next()["progress"]["total"] == 6
+    assert _answer_open(anna) == 6
+    assert [(r["attempt"], r["sample"]) for r in run.export()] == [(a, f"s{n}") for a in range(2) for n in range(3)]
+
+
 @BOTH
 def test_many_people_at_once_never_get_the_same_slot_and_no_answer_is_lost_or_doubled(house):
     run = Run(house)

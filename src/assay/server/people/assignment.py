@@ -7,7 +7,7 @@ import hashlib
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from assay.core.errors import UsageError
 from assay.server.database import now
@@ -132,11 +132,11 @@ def answered(session: Session, respondent: Respondent) -> int:
 
 def eligible(study: Study, respondent: Respondent) -> sa.ColumnElement[bool]:
     """Slots open to a respondent: free, of samples they have no part in, theirs by the plan where there is one."""
-    mine = sa.orm.aliased(Slot)
+    mine = aliased(Slot)
     known = sa.exists().where(
         mine.study_id == study.id,
         mine.task == Slot.task,
-        mine.sample == Slot.sample,
+        mine.unit == Slot.unit,
         mine.respondent_id == respondent.id,
     )
     wanted = sa.and_(Slot.study_id == study.id, Slot.open_questions > 0, is_free(), ~known)
@@ -146,7 +146,8 @@ def eligible(study: Study, respondent: Respondent) -> sa.ColumnElement[bool]:
 
 
 def _free(session: Session, study: Study, respondent: Respondent) -> list[int]:
-    by_layer = study.settings.get("plan") == "spread"
+    # Somebody who is asked twice is not asked twice in a row.
+    by_layer = study.settings.get("plan") == "spread" or bool(study.person)
     order = (Slot.attempt, Slot.place) if by_layer else (Slot.place, Slot.attempt)
     found = sa.select(Slot.id, Slot.place, Slot.attempt).where(eligible(study, respondent)).order_by(*order)
     if study.settings.get("order") != "random":

@@ -143,7 +143,7 @@ def _alpha(
     if len(columns) < LEAST_RATED or len(shared) > MOST_RESAMPLED:
         return alpha, None, None
     low, high = bootstrap_agreement(statistic, len(columns), resamples=RESAMPLES, rng=np.random.default_rng(seed))
-    return alpha, *(None if math.isnan(x) else x for x in (low, high))
+    return (alpha, None, None) if math.isnan(low) or math.isnan(high) else (alpha, low, high)
 
 
 def _same(items: Any) -> float | None:

@@ -40,30 +40,30 @@ class Item(BaseModel):
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=200)
     response_format: dict[str, Any] | None = None
     expected: Any = None
-    feedback: str = Field("", max_length=2000)
+    feedback: str = Field(default="", max_length=2000)
 
 
 class StudySettings(BaseModel):
     """How a study goes; see `assay.systems.human.HumanModel`."""
 
-    practice: list[Item] = Field([], max_length=100)
-    attention: list[Item] = Field([], max_length=100)
-    every: int = Field(10, ge=1, le=10_000)
-    order: str = Field("given", pattern="^(given|random)$")
-    plan: str = Field("fill", pattern="^(fill|spread)$")
-    people: int | None = Field(None, ge=1, le=1000)
-    per_person: int | None = Field(None, ge=1, le=1_000_000)
-    lease: float = Field(30.0, gt=0, le=60 * 24 * 365, allow_inf_nan=False)
-    seed: int = Field(0, ge=0, le=2**31)
-    instructions: str = Field("", max_length=50_000)
+    practice: list[Item] = Field(default=[], max_length=100)
+    attention: list[Item] = Field(default=[], max_length=100)
+    every: int = Field(default=10, ge=1, le=10_000)
+    order: str = Field(default="given", pattern="^(given|random)$")
+    plan: str = Field(default="fill", pattern="^(fill|spread)$")
+    people: int | None = Field(default=None, ge=1, le=1000)
+    per_person: int | None = Field(default=None, ge=1, le=1_000_000)
+    lease: float = Field(default=30.0, gt=0, le=60 * 24 * 365, allow_inf_nan=False)
+    seed: int = Field(default=0, ge=0, le=2**31)
+    instructions: str = Field(default="", max_length=50_000)
 
 
 class NewStudy(BaseModel):
     """What a run says before it asks."""
 
     run: str = Field(min_length=1, max_length=300)
-    title: str = Field("", max_length=300)
-    person: str = Field("", max_length=64)
+    title: str = Field(default="", max_length=300)
+    person: str = Field(default="", max_length=64)
     settings: StudySettings = StudySettings()
 
 
@@ -73,8 +73,8 @@ class NewQuestion(BaseModel):
     id: str = Field(min_length=1, max_length=100)
     task: str = Field(max_length=200)
     sample: str = Field(max_length=500)
-    attempt: int = Field(0, ge=0, le=1_000_000)
-    index: int = Field(0, ge=0, le=999_999)
+    attempt: int = Field(default=0, ge=0, le=1_000_000)
+    index: int = Field(default=0, ge=0, le=999_999)
     messages: list[dict[str, Any]] = Field(min_length=1, max_length=2000)
     response_format: dict[str, Any] | None = None
 
@@ -90,7 +90,7 @@ class Sent(BaseModel):
 
     question: str = Field(max_length=64)
     value: Any = None
-    seconds: float = Field(0.0, ge=0, le=1e8, allow_inf_nan=False)
+    seconds: float = Field(default=0.0, ge=0, le=1e8, allow_inf_nan=False)
 
 
 class BreakTaken(BaseModel):

@@ -70,9 +70,8 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
         The digest of each question asked: its public key.
     """
     session.execute(sa.select(Study.id).where(Study.id == study.id).with_for_update())
-    slots = {
-        (s.task, s.sample, s.attempt): s for s in session.scalars(sa.select(Slot).where(Slot.study_id == study.id))
-    }
+    known_slots = sa.select(Slot).where(Slot.study_id == study.id).order_by(Slot.place)
+    slots = {(s.task, s.sample, s.attempt): s for s in session.scalars(known_slots)}
     plan: assignment.Plan | None = None
     if study.settings.get("people"):
         plan = assignment.Plan(int(study.settings["people"]), int(study.settings.get("seed", 0)))
@@ -91,6 +90,7 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
                 tasks.append(key[0])
             slot = Slot(
                 study_id=study.id, task=key[0], sample=key[1], attempt=key[2],
+                unit=f"{key[1]}#{key[2]}" if study.person else key[1],
                 place=tasks.index(key[0]) * 1_000_000 + int(one.get("index", 0)),
                 assigned=plan.assign(key[:2]) if plan else None, open_questions=0,
             )  # fmt: skip
@@ -286,7 +286,7 @@ def _home(session: Session, study: Study, respondent: Respondent, question: Ques
         sa.select(Question)
         .join(Slot, Question.slot_id == Slot.id)
         .where(
-            Slot.study_id == study.id, Slot.task == question.slot.task, Slot.sample == question.slot.sample,
+            Slot.study_id == study.id, Slot.task == question.slot.task, Slot.unit == question.slot.unit,
             Question.digest == question.digest, ~Question.answered,
         )
         .order_by(Slot.attempt)
@@ -346,7 +346,7 @@ def _limit(study: Study) -> int | None:
 def _progress(session: Session, study: Study, respondent: Respondent) -> dict[str, int]:
     """Answers given, and given and still to give; what there is to give may grow while the run asks on."""
     done = assignment.answered(session, respondent)
-    free = sa.select(Slot.task, Slot.sample).where(assignment.eligible(study, respondent)).distinct()
+    free = sa.select(Slot.task, Slot.unit).where(assignment.eligible(study, respondent)).distinct()
     left = session.scalar(sa.select(sa.func.count()).select_from(free.subquery())) or 0
     mine = sa.select(sa.func.coalesce(sa.func.sum(Slot.open_questions), 0))
     left += session.scalar(mine.where(Slot.respondent_id == respondent.id, ~assignment.is_free())) or 0

@@ -52,13 +52,14 @@ class Respondent(Base):
 class Slot(Base):
     """One attempt at one sample. It is free, leased (``lease_until``), or its respondent's for good (no end).
 
-    The second constraint is the rule of panels: nobody answers one sample twice.
+    The second constraint is the rule of panels: nobody answers one ``unit`` twice. That is the sample; where one person
+    is asked alone, it is the attempt at the sample, so that they can be asked again.
     """
 
     __tablename__ = "people_slot"
     __table_args__ = (
         sa.UniqueConstraint("study_id", "task", "sample", "attempt"),
-        sa.UniqueConstraint("study_id", "task", "sample", "respondent_id"),
+        sa.UniqueConstraint("study_id", "task", "unit", "respondent_id"),
         sa.Index("people_slot_order", "study_id", "place", "attempt"),
     )
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -66,6 +67,7 @@ class Slot(Base):
     task: Mapped[str] = mapped_column(sa.String(200))
     sample: Mapped[str] = mapped_column(sa.String(500))
     attempt: Mapped[int]
+    unit: Mapped[str] = mapped_column(sa.String(520))
     place: Mapped[int]
     assigned: Mapped[int | None]
     respondent_id: Mapped[int | None] = mapped_column(sa.ForeignKey("people_respondent.id"), index=True)
