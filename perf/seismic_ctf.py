@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +24,7 @@ START, END = "<!-- measured -->", "<!-- /measured -->"
 TARGET = 5.0
 
 
-def seconds(call, repeats: int = 1):
+def seconds(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
     """Fewest processor seconds of a few calls, and the last result."""
     best, found = float("inf"), None
     for _ in range(repeats):

@@ -42,8 +42,9 @@ class Scores:
             raise UsageError(f"No trial on {self.dataset!r} is scored: the truth is hidden here.")
         self.systems = labels(list(runs))
         place = {run.id: i for i, run in enumerate(runs)}
-        attempts = int(records["attempt"].max()) + 1  # pyright: ignore[reportArgumentType,reportOperatorIssue]
+        attempts = 1 + max(records["attempt"].to_list())
         self.values = np.full((len(self.systems), 12, attempts), np.nan)
+        self.lost = np.zeros(self.values.shape[:2], bool)
         self.failed = 0
         for row in records.iter_rows(named=True):
             lost = row["status"] != "ok" or row.get("ended") in ("failed", "not finite")
@@ -52,9 +53,10 @@ class Scores:
                 if pair == row["pair"]:
                     value = row.get(name)
                     self.values[place[row["run"]], e, row["attempt"]] = -100.0 if value is None else value
-        tried = ~np.isnan(self.values).all(axis=(0, 2))
-        self.names = [name for name, there in zip(NAMES, tried, strict=True) if there]
-        self.values = self.values[:, tried]
+                    self.lost[place[row["run"]], e] |= lost
+        tried = np.asarray(~np.isnan(self.values).all(axis=(0, 2)))
+        self.names = [name for name, there in zip(NAMES, tried.tolist(), strict=True) if there]
+        self.values, self.lost = self.values[:, tried], self.lost[:, tried]
 
     @property
     def means(self) -> np.ndarray:
@@ -64,8 +66,8 @@ class Scores:
             total = np.nansum(self.values, axis=2)
             return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
-    def averages(self, weights: np.ndarray | None = None) -> np.ndarray:
-        """AvgScore of each attempt, or of resampled attempts, (systems, attempts); missing scores are -100."""
+    def averages(self) -> np.ndarray:
+        """AvgScore of each attempt, (systems, attempts); missing scores are -100."""
         return np.nan_to_num(self.values, nan=-100.0).mean(axis=1)
 
     @property
@@ -100,13 +102,17 @@ def leaderboard(runs: Runs, *, dataset: str | None = None) -> Table:
             row["low"] = row["high"] = None
         for j, name in enumerate(s.names):
             row[f"{name} mean"] = float(s.means[i, j])
-            spread = float(np.std(s.values[i, j])) if attempts >= 3 and not np.isnan(s.values[i, j]).any() else None
+            whole = attempts >= 3 and not s.lost[i, j] and not np.isnan(s.values[i, j]).any()
+            spread = float(np.std(s.values[i, j])) if whole else None
             row[f"{name} std"] = spread
         rows.append(row)
     frame = pl.DataFrame(rows, infer_schema_length=None).sort("avg_score", descending=True)
     frame = frame.with_columns(pl.col("avg_score").rank("min", descending=True).cast(pl.Int64).alias("rank"))
     frame = frame.select("rank", pl.exclude("rank"))
-    notes = [*s.notes, "Interval: bootstrap over seeds within scores; standard deviation: population, from 3 seeds on."]
+    notes = [
+        *s.notes,
+        "Interval: bootstrap over seeds within scores; sd: population, of 3 seeds or more that all succeeded.",
+    ]
     chart = Chart("interval", "avg_score", "system", low="low", high="high", x_title="AvgScore")
     return Table(
         "leaderboard", f"Leaderboard: {s.dataset}", frame, notes, chart, dict.fromkeys(frame.columns[2:], ".2f")
@@ -192,7 +198,7 @@ def agreement(runs: Runs, *, dataset: str | None = None) -> Table:
     rows = []
     for i, a in enumerate(s.names):
         for j, b in enumerate(s.names):
-            tau = float(kendalltau(means[:, i], means[:, j]).statistic)
+            tau = float(kendalltau(means[:, i], means[:, j])[0])
             shown = "" if np.isnan(tau) else f"{tau:.1f}"
             rows.append({"a": a, "b": b, "tau": None if np.isnan(tau) else tau, "shown": shown})
     chart = Chart("heatmap", "a", "b", color="tau", label="shown")

@@ -202,6 +202,7 @@ class SeismicCTF(Benchmark):
     }
     recipes = {
         "generate": f"{_ROOM}.recipes:generate",
+        "fetch": f"{_ROOM}.recipes:fetch",
         "package": f"{_ROOM}.recipes:package",
         "figures": f"{_ROOM}.recipes:figures",
         "tune": f"{_ROOM}.recipes:tune",

@@ -18,7 +18,6 @@ from assay.science.seismic_ctf.definition import PARAMETERS, Definition, PairSpe
 
 Matrix = NDArray[Any]
 SUFFIXES = (".npz", ".npy", ".mat")
-OSF_PROJECT = "6rzhm"
 
 
 @dataclass(frozen=True, slots=True)

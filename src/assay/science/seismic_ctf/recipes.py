@@ -74,6 +74,21 @@ def generate(
     suite.write_suite(kind, out / kind, definition, matrices, hidden)
 
 
+def fetch(out: Path, *, dataset: str, url: str, sha256: str) -> None:
+    """Fetch the published archive of a data set (osf.io/6rzhm) and unpack it.
+
+    Parameters
+    ----------
+    dataset
+        Folder that the archive holds, seismo say.
+    url, sha256
+        Address of the archive, and its hash as the project's page states it.
+    """
+    from assay.science.seismic_ctf.data import fetch as fetch_archive
+
+    fetch_archive(dataset, out, url=url, sha256=sha256)
+
+
 def package(out: Path, *, data: str, datasets: str, truth: str) -> None:
     """Copy data sets for participants, without the test matrices, which go to ``truth`` (the referee's folder, 0700).
 

@@ -141,7 +141,7 @@ def judge(table: dict[str, np.ndarray]) -> list[Claim]:
     )  # fmt: skip
     denoise = [float(table[m][[2, 4]].mean()) for m in table]
     few = [float(table[m][[6, 8]].mean()) for m in table]
-    tau = float(kendalltau(denoise, few).statistic)
+    tau = float(kendalltau(denoise, few)[0])
     claims.append(
         Claim("ranks on E3/E5 and on E7/E9 disagree (Kendall tau < 0.5)", f"tau = {tau:.2f} over {len(table)} methods",
               tau < 0.5)

@@ -57,7 +57,8 @@ def place(fields: Any, count: int, how: str, seed: int = 0) -> Any:
 
         modes = Modes([fields], min(count, min(fields.shape) - 1), seed)
         basis = modes.basis if modes.basis is not None else np.eye(sensors)
-        return np.sort(qr(basis.T, pivoting=True, mode="r")[1][:count])
+        pivots: Any = qr(basis.T, pivoting=True, mode="r")
+        return np.sort(pivots[1][:count])
     raise UsageError(f"placement must be one of {', '.join(PLACEMENTS)}; got {how!r}.")
 
 

@@ -32,7 +32,7 @@ def medium(rng: np.random.Generator, cells: int, blocks: int = 32) -> tuple[NDAr
     field = gaussian_filter(rng.standard_normal((blocks,) * 3), sigma=(3, 3, 1.5), mode="wrap")
     field /= np.abs(field).max()
     depth = np.linspace(-0.5, 0.5, blocks)
-    wanted = zoom(field * 0.6 + depth, cells / blocks, order=1)[:cells, :cells, :cells]
+    wanted = np.asarray(zoom(field * 0.6 + depth, cells / blocks, order=1))[:cells, :cells, :cells]
     s = np.clip(2250.0 + 900.0 * wanted, 1400.0, 3100.0)
     p = np.sqrt(3.0) * s
     return 310.0 * p**0.25, p, s

@@ -81,7 +81,7 @@ class Factory:
         )
 
     @property
-    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]
+    def __annotations__(self) -> dict[str, Any]:
         return typing.get_type_hints(self._class().__init__)
 
     def __call__(self, **settings: Any) -> Any:

@@ -56,6 +56,9 @@ class DynamicModes(Parameters):
         import pydmd
         from pydmd.preprocessing import hankel_preprocessing
 
+        core: Any
+        fitted: Any
+
         if self.kind not in KINDS:
             raise UsageError(f"kind must be one of {', '.join(KINDS)}; got {self.kind!r}.")
         rows = np.asarray(train[-1] if init is None else init)
@@ -128,7 +131,7 @@ class ParametricModes(DynamicModes):
 
         stacked = np.stack([np.asarray(x, np.float64).T for x in train])
         rank = min(self.modes, stacked.shape[1], stacked.shape[2])
-        core = pydmd.ParametricDMD(
+        core: Any = pydmd.ParametricDMD(
             pydmd.DMD(svd_rank=min(self.rank, rank), exact=True, opt=True), ezyrb.POD(rank=rank), ezyrb.RBF()
         )
         with warnings.catch_warnings():

@@ -40,9 +40,10 @@ class Modes:
         self.basis: Matrix | None = None
         self.size = 1.0
         if 0 < rank < min(rows.shape):
-            from sklearn.utils.extmath import randomized_svd
+            from sklearn.utils import extmath
 
-            _, s, vt = randomized_svd(rows, rank, n_iter=4, random_state=seed % 2**32)
+            decompose: Any = extmath.randomized_svd
+            _, s, vt = decompose(rows, rank, n_iter=4, random_state=seed % 2**32)
             self.basis = vt.T
             # Latent numbers of about unit size, their proportions kept.
             self.size = float(s[0] / np.sqrt(len(rows))) or 1.0

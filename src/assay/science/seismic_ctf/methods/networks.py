@@ -91,7 +91,8 @@ class Flow(nn.Module):
         """State one row later."""
         from torchdiffeq import odeint
 
-        return odeint(lambda t, z: self.field(z), x, self.span, method="rk4")[-1]
+        path: Any = odeint(lambda t, z: self.field(z), x, self.span, method="rk4")
+        return path[-1]
 
 
 class FourierOperator(nn.Module):
@@ -181,11 +182,10 @@ class StateSpaceLayer(nn.Module):
         step = self.log_step.exp()
         a = torch.exp(torch.complex(-self.log_decay.exp() * step, self.turn * step))
         c = torch.view_as_complex(self.out)
-        if state is None:
-            state = torch.zeros(x.shape[0], *a.shape, dtype=a.dtype)
+        now = torch.zeros(x.shape[0], *a.shape, dtype=a.dtype) if state is None else state
         rows = []
         for row in (z := self.norm(x)).unbind(1):
-            state = a * state + step * row[:, :, None]
-            rows.append((state * c).real.sum(-1))
+            now = a * now + step * row[:, :, None]
+            rows.append((now * c).real.sum(-1))
         y = torch.stack(rows, 1) + self.skip * z
-        return x + nn.functional.glu(self.mix(nn.functional.gelu(y)), dim=-1), state
+        return x + nn.functional.glu(self.mix(nn.functional.gelu(y)), dim=-1), now

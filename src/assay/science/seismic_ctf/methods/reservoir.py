@@ -59,7 +59,7 @@ class EchoState(LatentForecaster):
 
     def _one_step(self, series: NDArray[Any]) -> NDArray[Any]:
         self.reservoir_.reset()
-        return self.readout_.run(self.reservoir_.run(series[:-1]))
+        return np.asarray(self.readout_.run(self.reservoir_.run(series[:-1])))
 
     def _ahead(self, history: NDArray[Any], steps: int) -> NDArray[Any]:
         self.reservoir_.reset()

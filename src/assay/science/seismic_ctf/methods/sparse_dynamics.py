@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ class SparseDynamics(LatentForecaster):
             self.model_.fit(list(series), t=1.0)
         # Evaluated by hand: the library's own call costs a millisecond a row.
         self.weights_ = np.asarray(self.model_.coefficients())
-        self.powers_ = np.asarray(self.model_.feature_library.powers_)
+        library: Any = self.model_.feature_library
+        self.powers_ = np.asarray(library.powers_)
 
     def _slope(self, z: NDArray[Any]) -> NDArray[Any]:
         terms = np.prod(z[:, None, :] ** self.powers_[None], axis=2)
@@ -94,7 +96,7 @@ class Koopman(LatentForecaster):
     def _learn(self, series: list[NDArray[Any]]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import pykoopman as pk
+            pk: Any = import_module("pykoopman")
 
         made: dict[str, Any] = {
             "identity": lambda: pk.observables.Identity(),
@@ -123,9 +125,9 @@ class Koopman(LatentForecaster):
         return np.asarray(self.model_._compute_psi(np.asarray(self.lift_.transform(series)).T)).T
 
     def _one_step(self, series: NDArray[Any]) -> NDArray[Any]:
-        found = ((self._eigenfunctions(series)[:-1] * self.values_) @ self.back_).real
+        found = np.real((self._eigenfunctions(series)[:-1] * self.values_) @ self.back_)
         return np.concatenate([series[1 : 1 + self.lag_], found])
 
     def _ahead(self, history: NDArray[Any], steps: int) -> NDArray[Any]:
         start = self._eigenfunctions(history[-(self.lag_ + 1) :])[-1]
-        return ((start * self.values_ ** np.arange(1, steps + 1)[:, None]) @ self.back_).real
+        return np.real((start * self.values_ ** np.arange(1, steps + 1)[:, None]) @ self.back_)
