@@ -1,0 +1,1 @@
+"""Representations wing: benchmarks of embeddings and of what models hold inside."""
