@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 from assay.core.answers.structured import json_object
 from assay.core.errors import UsageError
 from assay.systems import forms
+from assay.systems.chat.client import ChatClient
+from assay.systems.chat.loopback import LoopbackServer
 
 ITEMS = ["a", "b", "c"]
 EXAMPLES = [
@@ -54,6 +57,19 @@ def test_a_form_takes_its_answers_writes_them_as_a_model_would_and_says_what_is_
         assert text == good
     for value in bad:
         assert form.fault(value), value
+
+
+def test_a_service_is_sent_the_schema_without_the_form():
+    asked = forms.rating(1, 5)
+
+    async def go():
+        async with LoopbackServer('{"rating": 2}') as server, ChatClient("vllm", "m", base_url=server.url) as model:
+            reply = await model.generate([{"role": "user", "content": "?"}], response_format=asked)
+            return reply.text, server.bodies[0]["response_format"]
+
+    text, sent = asyncio.run(go())
+    assert sent == {k: asked[k] for k in ("type", "json_schema")}
+    assert forms.read(asked).read(text) == {"rating": 2}
 
 
 def test_the_kinds_of_the_table_are_those_there_are():
