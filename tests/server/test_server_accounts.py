@@ -88,6 +88,12 @@ def test_what_is_done_to_accounts_is_written_down(house):
         ("admin", "account made", "Bo"),
     ]
     assert PASSWORD not in said
+    program = house.program("admin")
+    told = program.get("/api/admin/audit").json()["entries"]
+    assert [(e["actor"], e["action"], e["subject"]) for e in told] == done[::-1]
+    newest = program.get("/api/admin/audit", params={"action": "signed in"}).json()
+    assert (len(newest["entries"]), newest["before"]) == (1, None)
+    assert [a["name"] for a in program.get("/api/admin/accounts").json()] == ["admin", "Ann", "Bo"]
     assert "account made" in admin.get("/admin/audit").text
 
 

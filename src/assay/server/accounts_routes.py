@@ -16,7 +16,7 @@ from assay.server.accounts import Account, ApiToken, AuditEntry
 from assay.server.database import Database, now
 from assay.server.security import Viewer, address_of, cookie_name, guest_cookie, set_cookie
 from assay.server.settings import Settings
-from assay.server.web import database_of, go_to, is_own_path, render, require, settings_of, viewer
+from assay.server.web import answer, database_of, go_to, is_own_path, render, require, settings_of, viewer
 
 router = APIRouter()
 Db = Annotated[Database, Depends(database_of)]
@@ -279,21 +279,43 @@ def change_account(
     return _accounts_page(request, db, link=link, invited=name) if link else go_to("/admin/accounts")
 
 
-@router.get("/admin/audit")
-def audit_page(
-    request: Request, db: Db, who: Admin, action: Annotated[str, Query(max_length=40)] = "",
-    before: Annotated[int | None, Query(ge=1, le=2**62)] = None,
-) -> Response:  # fmt: skip
-    """What was done, newest first."""
+@router.get("/api/admin/accounts")
+def accounts_json(db: Db, who: Admin) -> Response:
+    """All accounts."""
+    names = ("key", "name", "role", "pseudonym", "active", "created", "signed_in")
+    with db.reading() as session:
+        everyone = session.scalars(sa.select(Account).order_by(Account.folded)).all()
+        return answer([{name: getattr(account, name) for name in names} for account in everyone])
+
+
+Action = Annotated[str, Query(max_length=40)]
+Before = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+
+
+def _entries(db: Database, action: str, before: int | None) -> tuple[list[AuditEntry], int | None]:
+    """A page of the audit log, newest first, and where the next one begins."""
     chosen = sa.select(AuditEntry).order_by(AuditEntry.id.desc()).limit(AUDIT_PAGE + 1)
     if action:
         chosen = chosen.where(AuditEntry.action == action)
     if before is not None:
         chosen = chosen.where(AuditEntry.id < before)
     with db.reading() as session:
-        entries = session.scalars(chosen).all()
+        entries = list(session.scalars(chosen))
+    return entries[:AUDIT_PAGE], entries[AUDIT_PAGE - 1].id if len(entries) > AUDIT_PAGE else None
+
+
+@router.get("/api/admin/audit")
+def audit_json(db: Db, who: Admin, action: Action = "", before: Before = None) -> Response:
+    """What was done, newest first; ``before`` in the answer asks for the page after it."""
+    entries, older = _entries(db, action, before)
+    names = ("at", "actor", "action", "subject", "detail", "address")
+    return answer({"before": older, "entries": [{name: getattr(e, name) for name in names} for e in entries]})
+
+
+@router.get("/admin/audit")
+def audit_page(request: Request, db: Db, who: Admin, action: Action = "", before: Before = None) -> Response:
+    """What was done, newest first."""
+    entries, older = _entries(db, action, before)
+    with db.reading() as session:
         actions = session.scalars(sa.select(AuditEntry.action).distinct().order_by(AuditEntry.action)).all()
-    older = entries[AUDIT_PAGE - 1].id if len(entries) > AUDIT_PAGE else None
-    return render(
-        request, "accounts/audit.html.j2", entries=entries[:AUDIT_PAGE], actions=actions, action=action, older=older
-    )
+    return render(request, "accounts/audit.html.j2", entries=entries, actions=actions, action=action, older=older)

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.resources import files
-from importlib.util import find_spec
 
 from fastapi import Depends, FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
+from assay.server import accounts_routes
+from assay.server.boards import routes as boards
 from assay.server.database import Database, open_database
+from assay.server.people import routes as people
+from assay.server.runs import routes as runs
 from assay.server.security import Guard, SignInLimiter, Viewer, check_csrf
 from assay.server.settings import Settings
 from assay.server.web import install_errors, refusal, unexpected, viewer
 
-_PARTS = (
-    "assay.server.accounts_routes",
-    "assay.server.runs.routes",
-    "assay.server.boards.routes",
-    "assay.server.people.routes",
-)
 _HOME = {"annotator": "/people", "submitter": "/boards", "reader": "/runs", "admin": "/runs"}
 
 
@@ -49,9 +45,8 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     app.state.sign_ins = SignInLimiter(settings.limits.sign_in_failures)
     install_errors(app)
     app.mount("/static", _Static(directory=str(files("assay.server").joinpath("static"))), name="static")
-    for part in _PARTS:
-        if find_spec(part.rpartition(".")[0]) and find_spec(part):
-            app.include_router(import_module(part).router)
+    for part in (accounts_routes, runs, boards, people):
+        app.include_router(part.router)
 
     @app.get("/", include_in_schema=False)
     def home(request: Request) -> Response:

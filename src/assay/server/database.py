@@ -6,12 +6,12 @@ import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
+from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from assay.core.errors import UsageError
@@ -20,6 +20,7 @@ SCHEMA = 1
 """Version of the tables; a database that a newer assay wrote is refused."""
 CONNECTIONS = 40
 """As many as there are threads that answer requests."""
+# Tables know their base, so they are imported when a database is opened.
 _TABLES = ("assay.server.accounts", "assay.server.boards.tables", "assay.server.people.tables")
 
 
@@ -104,7 +105,7 @@ def open_database(url: str) -> Database:
     """
     try:
         parsed = sa.make_url(url)
-    except sa.exc.ArgumentError:
+    except ArgumentError:
         raise UsageError(
             "The database URL cannot be read; write sqlite:///FILE or postgresql://USER@HOST/NAME."
         ) from None
@@ -121,12 +122,11 @@ def open_database(url: str) -> Database:
     else:
         raise UsageError(f"assay keeps its data in SQLite (a file) or PostgreSQL, not in {backend!r}.")
     for module in _TABLES:
-        if find_spec(module.rpartition(".")[0]) and find_spec(module):
-            import_module(module)
+        import_module(module)
     database = Database(engine)
     try:
         _create(database)
-    except sa.exc.OperationalError as error:
+    except OperationalError as error:
         engine.dispose()
         reason = str(error.orig).strip().splitlines()[0] if error.orig else "no answer"
         raise UsageError(

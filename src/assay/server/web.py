@@ -163,7 +163,7 @@ def refusal(request: Request, status: int, message: str, headers: dict[str, str]
 
 def install_errors(app: FastAPI) -> None:
     """Every error that leaves a route becomes one sentence."""
-    import sqlalchemy as sa
+    from sqlalchemy.exc import DataError
 
     @app.exception_handler(SignInNeeded)
     async def _sign_in(request: Request, error: SignInNeeded) -> Response:
@@ -188,7 +188,7 @@ def install_errors(app: FastAPI) -> None:
     async def _known(request: Request, error: AssayError) -> Response:
         return refusal(request, 400 if isinstance(error, UsageError) else 422, without_secrets(str(error)))
 
-    @app.exception_handler(sa.exc.DataError)
+    @app.exception_handler(DataError)
     @app.exception_handler(OverflowError)
     @app.exception_handler(UnicodeError)
     async def _unkeepable(request: Request, error: Exception) -> Response:
