@@ -153,6 +153,7 @@ def _serve_arguments(serve: argparse.ArgumentParser) -> None:
     serve.add_argument("--insecure-bind", action="store_true", help="listen beyond this machine without TLS")
     serve.add_argument("--admin", metavar="NAME", help="print a one-time link for this admin; made when missing")
     serve.add_argument("--no-worker", action="store_true", help="score no submissions; a worker runs elsewhere")
+    serve.add_argument("--upload-mb", type=int, default=256, metavar="N", help="largest upload of a submitter (256)")
     serve.add_argument("--access-log", action="store_true", help="log every request")
 
 

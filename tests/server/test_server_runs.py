@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import msgspec
 import polars as pl
@@ -306,6 +309,29 @@ def test_a_run_that_goes_on_shows_how_far_it_is(house):
         assert 'data-running="yes"' in page
         assert "checklist" in page
     assert program.get("/api/runs/going/progress").json()["status"] == "interrupted"
+
+
+def test_a_run_of_another_process_is_followed(house, tmp_path):
+    """Counts only grow, the run is called running while its process lives, and the end is what the core reads."""
+    folder = house.settings.runs / "live"
+    spec = {"benchmark": "toy_live", "system": "method:doubler", "options": {"pause": 0.15}}
+    support = str(Path(toys.__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": support}
+    process = subprocess.Popen([sys.executable, "-m", "drive", str(folder), json.dumps(spec)], env=environment)
+    program, seen = house.program("reader"), []
+    while process.poll() is None:
+        answer = program.get("/api/runs/live/progress")
+        if answer.status_code == 200:
+            seen.append((answer.json()["status"], answer.json()["done"]))
+        time.sleep(0.1)
+    assert process.returncode == 0
+    counts = [done for _, done in seen]
+    assert counts == sorted(counts)
+    assert len({done for status, done in seen if status == "running"}) > 3
+    now = program.get("/api/runs/live/progress").json()
+    assert (now["status"], now["done"], now["trials"]) == ("finished", 24, 24)
+    rows = program.get("/api/runs/live/records").json()["records"]
+    assert [r["success"] for r in rows] == Run(folder).records["success"].to_list()
 
 
 def test_the_runs_folder_is_never_written_to(house, toy):

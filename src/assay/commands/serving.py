@@ -25,9 +25,11 @@ def serve_(arguments: Any) -> int:
         if str(error.name).startswith("assay"):
             raise
         raise MissingExtra("The server", "server") from error
-    from assay.server.settings import Limits, Settings
+    from assay.server.settings import MEGABYTE, Limits, Settings
 
-    limits = Limits()
+    if arguments.upload_mb < 1:
+        raise UsageError(f"--upload-mb takes a whole number of megabytes, not {arguments.upload_mb}.")
+    limits = Limits(upload_bytes=arguments.upload_mb * MEGABYTE)
     settings = Settings(
         root=Path(arguments.root),
         runs=Path(arguments.runs) if arguments.runs else runs_folder(),

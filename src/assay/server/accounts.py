@@ -221,6 +221,12 @@ def session_account(session: Session, token: str, hours: float) -> tuple[Account
     return None if at - found.seen > idle or at - found.created > 7 * idle else (found.account, found)
 
 
+def forget_sessions(session: Session, hours: float) -> None:
+    """Delete sessions that are too old to be of use."""
+    oldest = now() - 7 * dt.timedelta(hours=hours)
+    session.execute(sa.delete(BrowserSession).where(BrowserSession.created < oldest))
+
+
 def end_session(session: Session, token: str) -> None:
     """Sign one browser out."""
     session.execute(sa.delete(BrowserSession).where(BrowserSession.digest == digest(token)))

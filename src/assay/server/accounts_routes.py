@@ -70,6 +70,7 @@ def _signed_in(request: Request, db: Database, settings: Settings, account_id: i
         old = request.cookies.get(cookie_name(settings))
         if old:
             accounts.end_session(session, old)
+        accounts.forget_sessions(session, settings.limits.session_hours)
         token = accounts.begin_session(session, account)
         accounts.audit(session, "signed in", account.name, actor=account.name, address=address_of(request))
     response = go_to(target)

@@ -188,6 +188,11 @@ def install_errors(app: FastAPI) -> None:
     async def _known(request: Request, error: AssayError) -> Response:
         return refusal(request, 400 if isinstance(error, UsageError) else 422, without_secrets(str(error)))
 
+    @app.exception_handler(FileNotFoundError)
+    async def _replaced(request: Request, error: FileNotFoundError) -> Response:
+        # A run that goes on folds its journal while somebody reads it.
+        return refusal(request, 503, "What this page shows was just replaced; load it again.", {"retry-after": "1"})
+
     @app.exception_handler(DataError)
     @app.exception_handler(OverflowError)
     @app.exception_handler(UnicodeError)
