@@ -168,14 +168,15 @@ def set_cookie(response: Any, settings: Settings, name: str, value: str, hours: 
 
 
 def signed(settings: Settings, purpose: str, key: str) -> str:
-    """A row's key with the server's mark behind it: a secret that need not be kept anywhere."""
-    mark = hmac.new(settings.key, f"{purpose}:{key}".encode("utf-8", "replace"), hashlib.sha256).digest()[:18]
+    """A row's key with the server's mark (96 bits) behind it: a secret that need not be kept anywhere. Short, because
+    people copy it out of terminals."""
+    mark = hmac.new(settings.key, f"{purpose}:{key}".encode("utf-8", "replace"), hashlib.sha256).digest()[:12]
     return key + base64.urlsafe_b64encode(mark).decode()
 
 
 def unsigned(settings: Settings, purpose: str, token: str) -> str | None:
     """The key in a signed token; None where the mark is not the server's."""
-    key = token[:-24]
+    key = token[:-16]
     right = hmac.compare_digest(
         signed(settings, purpose, key).encode("utf-8", "replace"), token.encode("utf-8", "replace")
     )

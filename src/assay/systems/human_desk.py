@@ -142,7 +142,8 @@ class Desk:
         made = await self._call("POST", "/api/people/studies", {**body, "settings": settings}, patient=False)
         self._study = made["study"]
         who = self.person or "a panel"
-        print(f"{self.name}: questions for {who} at {made['link']}", file=sys.stderr, flush=True)
+        # A line of its own: a terminal that breaks lines must not break the address.
+        print(f"{self.name}: questions for {who} at\n{made['link']}", file=sys.stderr, flush=True)
 
     async def _send(self) -> None:
         """Everything in the outbox, in requests of bounded size."""
