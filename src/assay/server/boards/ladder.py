@@ -38,7 +38,6 @@ def released(value: float, best: float | None, step: float, *, higher_is_better:
 
 def ranks(scores: Sequence[float | None], *, higher_is_better: bool = True) -> list[int | None]:
     """Places from 1; equal scores share one place and the next ones are left out; None (no score) has none."""
-    known = [s for s in scores if s is not None]
-    return [
-        None if s is None else 1 + sum((k > s) if higher_is_better else (k < s) for k in known) for s in scores
-    ]  # fmt: skip
+    known = sorted((s for s in scores if s is not None), reverse=higher_is_better)
+    first = {score: place for place, score in reversed(list(enumerate(known, start=1)))}
+    return [None if s is None else first[s] for s in scores]

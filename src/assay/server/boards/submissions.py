@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import hashlib
 import hmac
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -393,44 +393,44 @@ class Standing:
 
 def standings(session: Session, board: Board) -> list[Standing]:
     """One line a team and system: its best entry, or the last one where none has a score. Those have no rank."""
-    entries = list(
-        session.scalars(
-            sa.select(Entry).where(Entry.board_id == board.id).order_by(Entry.number).options(joinedload(Entry.team))
-        )
+    columns = (
+        Entry.id,
+        Entry.team_id,
+        Entry.system,
+        Entry.status,
+        Entry.scores,
+        Entry.final,
+        Entry.deleted,
+        Entry.views,
     )
+    rows = session.execute(sa.select(*columns).where(Entry.board_id == board.id).order_by(Entry.number))
     sign = 1 if board.higher_is_better else -1
-    best: dict[tuple[int, str], tuple[Entry, dict[str, Any] | None]] = {}
-    for entry in entries:
-        if entry.deleted is not None:
+    best: dict[tuple[int, str], tuple[int, dict[str, Any] | None]] = {}
+    sent, scored, views = Counter[int](), Counter[int](), Counter[int]()
+    for key, team, system, status, scores, final, deleted, seen in rows:
+        sent[team] += 1
+        scored[team] += status == SCORED
+        views[team] += seen
+        if deleted is not None:
             continue
-        place, mine = (entry.team_id, entry.system), score_of(board, entry)
-        held = best.get(place)
-        better = mine is not None and (
-            held is None or held[1] is None or sign * mine["value"] > sign * held[1]["value"]
-        )
-        if held is None or better or (held[1] is None and mine is None):
-            best[place] = (entry, mine)
+        mine = _ranking(board, status, scores, final)
+        _, held = best.get((team, system), (0, None))
+        if held is None or (mine is not None and sign * mine["value"] > sign * held["value"]):
+            best[team, system] = (key, mine)
     found = list(best.values())
+    wanted = sa.select(Entry).where(Entry.id.in_([key for key, _ in found])).options(joinedload(Entry.team))
+    entries = {entry.id: entry for entry in session.scalars(wanted)}
     places = ranks([s["value"] if s else None for _, s in found], higher_is_better=board.higher_is_better)
-    teams: dict[int, list[Entry]] = {}
-    for entry in entries:
-        teams.setdefault(entry.team_id, []).append(entry)
     lines = []
-    for (entry, mine), rank in zip(found, places):
-        team = teams[entry.team_id]
-        scored = sum(e.status == SCORED for e in team)
-        lines.append(Standing(rank, entry, mine, len(team), scored, sum(e.views for e in team)))
+    for (key, mine), rank in zip(found, places):
+        team = entries[key].team_id
+        lines.append(Standing(rank, entries[key], mine, sent[team], scored[team], views[team]))
     return sorted(lines, key=lambda line: (line.rank is None, line.rank or 0, line.entry.number))
 
 
-def score_of(board: Board, entry: Entry) -> dict[str, Any] | None:
+def _ranking(board: Board, status: str, scores: list[Any] | None, final: list[Any] | None) -> dict[str, Any] | None:
     """The score that ranks an entry: the final one where there is one, else the shown one; None = none."""
-    scores = entry.final if entry.final is not None else entry.scores
-    if entry.status != SCORED or not scores:
+    known = final if final is not None else scores
+    if status != SCORED or not known:
         return None
-    return next((s for s in scores if s["metric"] == board.metric), None)
-
-
-def day_end() -> dt.datetime:
-    """When the count of the day begins anew."""
-    return (now() + dt.timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
+    return next((s for s in known if s["metric"] == board.metric), None)
