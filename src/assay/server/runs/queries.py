@@ -29,7 +29,7 @@ HEAVY = ("output", "exchanges", "target", "calls", "artifacts")
 PAGE = 50
 ORDERS_KEPT = 64
 VIEWS_KEPT = 256
-_ROW = "_row"
+_ROW = "_assay_row"
 _TESTS = ("<=", ">=", "!=", "=", "<", ">", "~")
 _CONDITION = re.compile(r"(.+?)\s*(<=|>=|!=|=|<|>|~)\s*(.*)", re.DOTALL)
 
@@ -74,7 +74,12 @@ class View:
         self.parts = parts
         # A trial that was tried again stands in the journal twice; records.parquet alone holds each once.
         self._doubled = any(path.name != "records.parquet" for path, _ in parts)
-        scans = [pl.scan_parquet(path) for path, _ in parts] or [frame_of([]).lazy()]
+        # Numbered by the reader itself, filters still reach the file: row groups without a hit stay unread.
+        starts = [sum(rows for _, rows in parts[:i]) for i in range(len(parts))]
+        scans = [
+            pl.scan_parquet(path, row_index_name=_ROW, row_index_offset=start)
+            for (path, _), start in zip(parts, starts)
+        ] or [frame_of([]).lazy().with_row_index(_ROW)]
         schemas = [scan.collect_schema() for scan in scans]
         kinds: dict[str, set[pl.DataType]] = {}
         for schema in schemas:
@@ -85,6 +90,7 @@ class View:
             scan.with_columns(pl.col([n for n in text if n in schema]).cast(pl.String)) if text & set(schema) else scan
             for scan, schema in zip(scans, schemas)
         ]
+        del kinds[_ROW]
         self.schema: dict[str, pl.DataType] = {n: pl.String() if n in text else next(iter(k)) for n, k in kinds.items()}
         self.stamp = tuple((str(path), path.stat().st_mtime_ns, rows) for path, rows in parts)
 
@@ -123,7 +129,7 @@ class View:
             needed |= set(KEY)
         if not needed:
             return pl.Series(_ROW, range(self.rows), dtype=pl.UInt32)
-        frame = self.scan().select(sorted(needed)).with_row_index(_ROW)
+        frame = self.scan().select(_ROW, *sorted(needed))
         if self._doubled:
             frame = frame.unique(KEY, keep="last", maintain_order=True)
         if conditions:
@@ -144,7 +150,7 @@ class View:
             # Slices of neighbours: pages of a column that hold none of them stay compressed.
             frames = [self._slice(*piece).select(columns).collect() for piece in self._pieces(rows)]
             return [row for frame in frames for row in frame.to_dicts()]
-        wanted = self.scan().with_row_index(_ROW).filter(pl.col(_ROW).is_in(pl.Series(rows, dtype=pl.UInt32).implode()))
+        wanted = self.scan().filter(pl.col(_ROW).is_in(pl.Series(rows, dtype=pl.UInt32).implode()))
         found = {row.pop(_ROW): row for row in wanted.select(_ROW, *columns).collect().iter_rows(named=True)}
         return [found[row] for row in rows]
 
@@ -178,7 +184,7 @@ class View:
         if not self.parts:
             return None
         key = (pl.col("task") == task) & (pl.col("sample") == sample) & (pl.col("attempt") == attempt)
-        found = self.scan().select(KEY).with_row_index(_ROW).filter(key).select(_ROW).collect()[_ROW]
+        found = self.scan().filter(key).select(_ROW).collect()[_ROW]
         return int(found[-1]) if found.len() else None
 
     def light(self, also: Sequence[str] = ()) -> pl.DataFrame:
