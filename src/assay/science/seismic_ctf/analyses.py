@@ -198,7 +198,8 @@ def agreement(runs: Runs, *, dataset: str | None = None) -> Table:
     rows = []
     for i, a in enumerate(s.names):
         for j, b in enumerate(s.names):
-            tau = float(kendalltau(means[:, i], means[:, j])[0])
+            found: Any = kendalltau(means[:, i], means[:, j])
+            tau = float(found.statistic)
             shown = "" if np.isnan(tau) else f"{tau:.1f}"
             rows.append({"a": a, "b": b, "tau": None if np.isnan(tau) else tau, "shown": shown})
     chart = Chart("heatmap", "a", "b", color="tau", label="shown")
