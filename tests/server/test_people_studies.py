@@ -445,6 +445,22 @@ def test_a_links_secret_does_not_get_into_logs_and_a_class_at_one_address_has_re
     assert other.client.get(f"{other.base}/next").status_code == 200
 
 
+def test_a_closed_study_hands_nothing_out_takes_what_is_in_hand_and_opens_again(house):
+    run = Run(house)
+    run.ask([question(1), question(2)])
+    visitor, owner = run.visitor(), house.client("submitter")
+    key = visitor.next()["question"]
+    assert owner.post(f"/people/{run.key}/state", data={"open": "no"}).status_code == 303
+    assert visitor.next()["state"] == "done"
+    assert visitor.send(key, "was at it")["taken"] == "counted"
+    assert owner.post(f"/people/{run.key}/state", data={"open": "yes"}).status_code == 303
+    assert visitor.next()["state"] == "question"
+    assert house.client("annotator").post(f"/people/{run.key}/state", data={"open": "no"}).status_code == 403
+    entries = house.client("admin").get("/admin/audit").text
+    assert "study closed" in entries
+    assert "study opened" in entries
+
+
 def test_answers_need_the_csrf_token_and_no_foreign_page_can_send_them(house):
     run = Run(house)
     run.ask([question(1)])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Query
+from fastapi import APIRouter, Depends, Form, Query
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
@@ -209,9 +209,11 @@ def overview_page(request: Request, db: Db, settings: Config, who: Asker, key: s
 
 
 @router.post("/people/{key}/state")
-async def change_state(request: Request, db: Db, who: Asker, key: str) -> Response:
+def change_state(
+    request: Request, db: Db, who: Asker, key: str, open: Annotated[str, Form(max_length=3)] = "no"
+) -> Response:
     """Close a study, or open it again."""
-    wanted = (await request.form()).get("open") == "yes"
+    wanted = open == "yes"
     with db.session() as session:
         study = _own(session, who, key)
         study.open = wanted
