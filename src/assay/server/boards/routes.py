@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from assay.core.errors import UsageError
 from assay.server import accounts
 from assay.server.accounts import Account
 from assay.server.boards import export, history
@@ -163,11 +164,9 @@ def new_board(
     shown_share: Annotated[float, Form(allow_inf_nan=False)] = 1.0,
 ) -> Response:  # fmt: skip
     """Make a board."""
-    from assay.cli import pairs
-
     asked = NewBoard(
         name=name, benchmark=benchmark, title=title, sealed=sealed, kind=kind, metric=metric, rounding=rounding,
-        step=step, shown_share=shown_share, a_day=a_day, options=pairs(options.split(), "Options"),
+        step=step, shown_share=shown_share, a_day=a_day, options=_options(options),
     )  # fmt: skip
     return go_to(f"/boards/{_make(request, db, settings, who, asked)['id']}")
 
@@ -410,6 +409,14 @@ def api_receipt(settings: Config, who: SignedIn, receipt: dict[str, str | int]) 
 
 
 # -- what forms and API both do ----------------------------------------------------------------------------------------
+
+
+def _options(text: str) -> dict[str, str]:
+    """``KEY=VALUE KEY=VALUE`` as options."""
+    pairs = [word.partition("=") for word in text.split()]
+    if odd := [key for key, equals, _ in pairs if not (key and equals)]:
+        raise UsageError(f"Options are written KEY=VALUE, with spaces between, not {odd[0]!r}.")
+    return {key: value for key, _, value in pairs}
 
 
 def _make(request: Request, db: Database, settings: Settings, who: Viewer, asked: NewBoard) -> dict[str, Any]:
