@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -22,9 +23,15 @@ import assay
 from assay.core.errors import UsageError
 from assay.core.journal import Journal
 from assay.core.results import Run
-from assay.server.runs import tail
+from assay.server.runs import scores, tail
 from assay.server.runs.folders import RunFolders
 from assay.server.runs.queries import HEAVY, Query, Views
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch):
+    """Pages wait for their scores, however busy the machine is."""
+    monkeypatch.setattr("assay.server.runs.routes.PAGE_WAIT", 60.0)
 
 
 @pytest.fixture
@@ -68,8 +75,8 @@ def test_json_says_what_the_core_says(house, toy):
     judged(house, "other", crash=())
     program = house.program("reader")
     assert [run["id"] for run in program.get("/api/runs?sort=-created").json()["runs"]] == ["other", "toy"]
-    scores = program.get("/api/runs/toy/scores").json()["scores"]
-    assert [(s["metric"], s["value"], s["n"]) for s in scores] == [(s.metric, s.value, s.n) for s in toy.scores()]
+    found = program.get("/api/runs/toy/scores").json()["scores"]
+    assert [(s["metric"], s["value"], s["n"]) for s in found] == [(s.metric, s.value, s.n) for s in toy.scores()]
     by = program.get("/api/runs/toy/scores?by=n_items").json()["scores"]
     assert [s["value"] for s in by] == [s.value for s in toy.scores(by="n_items")]
     rows = program.get("/api/runs/toy/records?output=true&limit=100").json()["records"]
@@ -79,6 +86,29 @@ def test_json_says_what_the_core_says(house, toy):
     assert [(c["difference"], c["p"]) for c in found] == [(c.difference, c.p) for c in mine]
     whole = program.get("/api/runs/toy/record?at=judged&sample=q7").json()
     assert whole["calls"][1]["model"] == "toy-judge"
+
+
+def test_a_page_does_not_wait_for_scores(house, toy, monkeypatch):
+    """It says that they are computed, and asks again; they are computed once, whoever asks meanwhile."""
+    monkeypatch.setattr("assay.server.runs.routes.PAGE_WAIT", 0.01)
+    done, calls = threading.Event(), []
+    real = scores._scores
+
+    def slow(view, by):
+        calls.append(by)
+        done.wait(30)
+        return real(view, by)
+
+    monkeypatch.setattr(scores, "_scores", slow)
+    reader = house.client("reader")
+    pages = [reader.get("/runs/toy").text for _ in range(3)]
+    assert all("The scores are being computed." in page and 'http-equiv="refresh"' in page for page in pages)
+    done.set()
+    assert house.program("reader").get("/api/runs/toy/scores").status_code == 200
+    page = reader.get("/runs/toy").text
+    assert "studentised" in page
+    assert "being computed" not in page
+    assert calls == [""]
 
 
 @pytest.mark.parametrize(

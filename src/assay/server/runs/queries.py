@@ -8,6 +8,7 @@ all of a run's bytes, are read for those rows alone.
 from __future__ import annotations
 
 import re
+import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -276,6 +277,8 @@ class Views:
 
     def __init__(self, cache: Path) -> None:
         self._cache = cache
+        # Parts of an earlier server: how much of a journal they hold nobody knows any more.
+        shutil.rmtree(cache, ignore_errors=True)
         self._tails: dict[str, Tail] = {}
         self._folded: OrderedDict[str, tuple[Any, RunFolder, View]] = OrderedDict()
         self._orders: OrderedDict[Any, pl.Series] = OrderedDict()

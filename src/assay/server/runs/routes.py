@@ -17,12 +17,14 @@ from assay.server.runs import records, watching
 from assay.server.runs.folders import RunFolder, RunFolders
 from assay.server.runs.queries import PAGE, View, Views
 from assay.server.runs.queries import Query as RecordQuery
-from assay.server.runs.scores import Scores, names_of
+from assay.server.runs.scores import PENDING, Scores, names_of
 from assay.server.web import answer, render, require, settings_of, url_with
 
 router = APIRouter(dependencies=[Depends(require("reader"))])
 LIST_PAGE = 50
 MOST_COMPARED = 12
+PAGE_WAIT, API_WAIT = 0.2, 20.0
+"""Seconds that a page and a program wait for scores; the page asks again by itself."""
 _SORTS = {"created": "created", "benchmark": "benchmark", "system": "system", "trials": "trials", "paid": "paid"}
 
 Name = Annotated[str, Query(max_length=300)]
@@ -154,12 +156,12 @@ def run_page(request: Request, books: Books, found: Chosen, by: Name = "") -> Re
     """One run: progress, scores with intervals, where it comes from."""
     view = books.views.view(found)
     groups = _groups(found, view)
-    scores, why = books.scores.of(view)
-    parts, part_why = books.scores.of(view, by) if by in groups else ([], "")
+    scores, why = books.scores.of(view, wait=PAGE_WAIT)
+    parts, part_why = books.scores.of(view, by, wait=PAGE_WAIT) if by in groups else ([], "")
     return render(
         request, "runs/run.html.j2", run=found, summary=_summary(found), progress=watching.progress(found, view),
         scores=scores, why=why or part_why, by=by if by in groups else "", groups=groups, parts=parts,
-        scales=_scales(parts), facts=_facts(found),
+        scales=_scales(parts), facts=_facts(found), pending=PENDING in (why, part_why),
     )  # fmt: skip
 
 
@@ -175,8 +177,8 @@ def scores_json(books: Books, found: Chosen, by: Name = "") -> Response:
     view = books.views.view(found)
     if by and by not in _groups(found, view):
         raise HTTPException(400, f"There is no group {by!r} in this run.")
-    scores, why = books.scores.of(view, by)
-    return answer({"scores": scores, "why_none": why})
+    scores, why = books.scores.of(view, by, wait=API_WAIT)
+    return answer({"scores": scores, "why_none": why}, 202 if why == PENDING else 200)
 
 
 @router.get("/api/runs/{run}/progress")
@@ -331,7 +333,9 @@ def trace(found: Chosen, name: str) -> Response:
 # -- comparisons -------------------------------------------------------------------------------------------------------
 
 
-def _compared(books: Library, run: Sequence[str], metric: Sequence[str], by: str) -> tuple[list[RunFolder], Any, str]:
+def _compared(
+    books: Library, run: Sequence[str], metric: Sequence[str], by: str, wait: float
+) -> tuple[list[RunFolder], Any, str]:
     if len(run) > MOST_COMPARED:
         raise HTTPException(400, f"At most {MOST_COMPARED} runs are compared at once; choose fewer.")
     found = [books.folders.find(name) for name in dict.fromkeys(run)]
@@ -340,7 +344,7 @@ def _compared(books: Library, run: Sequence[str], metric: Sequence[str], by: str
     chosen = [r for r in found if r is not None]
     if not chosen or (len(chosen) < 2 and not by):
         return chosen, [], "Choose at least two runs of one benchmark."
-    comparisons, why = books.scores.compare([books.views.view(r) for r in chosen], metric, by)
+    comparisons, why = books.scores.compare([books.views.view(r) for r in chosen], metric, by, wait=wait)
     return chosen, comparisons, why
 
 
@@ -350,23 +354,24 @@ Many = Annotated[list[Annotated[str, Query(max_length=300)]] | None, Query(max_l
 @router.get("/compare")
 def compare_page(request: Request, books: Books, run: Many = None, metric: Many = None, by: Name = "") -> Response:
     """Paired comparisons of runs: difference, interval, corrected p."""
-    chosen, comparisons, why = _compared(books, run or (), metric or (), by)
+    chosen, comparisons, why = _compared(books, run or (), metric or (), by, PAGE_WAIT)
     same = [r for r in books.folders.all() if not chosen or r.info["benchmark"] == chosen[0].info["benchmark"]]
     views = [books.views.view(r) for r in chosen]
-    scores = [(view.run, label, *books.scores.of(view)) for view, label in zip(views, names_of(views))]
+    scores = [(view.run, label, *books.scores.of(view, wait=PAGE_WAIT)) for view, label in zip(views, names_of(views))]
     groups = _groups(chosen[0], views[0]) if chosen else []
     return render(
         request, "runs/compare.html.j2", chosen=chosen, others=[r for r in same if r.id not in {c.id for c in chosen}],
         comparisons=comparisons, why=why, scores=scores, by=by, groups=groups,
-        scales=_differences(comparisons),
+        scales=_differences(comparisons), pending=PENDING in (why, *(reason for *_, reason in scores)),
     )  # fmt: skip
 
 
 @router.get("/api/compare")
 def compare_json(books: Books, run: Many = None, metric: Many = None, by: Name = "") -> Response:
     """Paired comparisons of runs."""
-    chosen, comparisons, why = _compared(books, run or (), metric or (), by)
-    return answer({"runs": [r.id for r in chosen], "comparisons": comparisons, "why_none": why})
+    chosen, comparisons, why = _compared(books, run or (), metric or (), by, API_WAIT)
+    found = {"runs": [r.id for r in chosen], "comparisons": comparisons, "why_none": why}
+    return answer(found, 202 if why == PENDING else 200)
 
 
 def _differences(comparisons: Sequence[Any]) -> dict[str, tuple[float, float]]:

@@ -49,8 +49,21 @@
     const text = await (await fetch(location.href, { credentials: "same-origin" })).text();
     const fresh = new DOMParser().parseFromString(text, "text/html").getElementById("scores");
     const old = document.getElementById("scores");
-    if (fresh && !old.contains(document.activeElement)) old.replaceChildren(...fresh.childNodes);
+    if (!fresh || old.contains(document.activeElement)) return;
+    const pending = "pending" in fresh.dataset;
+    if (!pending) {
+      delete old.dataset.pending;
+      old.removeAttribute("aria-busy");
+    }
+    if (!pending || "pending" in old.dataset) old.replaceChildren(...fresh.childNodes);
   };
+
+  const untilThere = async () => {
+    await scores().catch(() => {});
+    if ("pending" in document.getElementById("scores").dataset) setTimeout(untilThere, 1000);
+    else window.assay.say("The scores are there.");
+  };
+  if (document.querySelector("#scores[data-pending]")) setTimeout(untilThere, 700);
 
   if (watch && watch.dataset.running === "yes") {
     let round = 0;
@@ -63,7 +76,11 @@
           going = now.status === "running";
           round += 1;
           if (!going || round % 5 === 0) await scores();
-          if (!going) window.assay.say(`The run is ${now.status}.`);
+          if (!going) {
+            window.assay.say(`The run is ${now.status}.`);
+            // What the server keeps of a run that went on is up to ten seconds old.
+            setTimeout(scores, 11000);
+          }
         }
       } catch (error) {
         // Signed out: there is no use in asking on. Anything else may pass.
