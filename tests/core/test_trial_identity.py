@@ -10,7 +10,7 @@ from toy_loading import __name__ as LOADING
 
 from assay.core.benchmark import Benchmark, Needs, Outcome, Sample, Task
 from assay.core.engine import Engine
-from assay.core.errors import TrialPostponed
+from assay.core.errors import AssayError, TrialPostponed
 from assay.core.metering import current_trial, report_answer
 from assay.core.run import RunInterrupted, resume, run
 
@@ -68,6 +68,31 @@ def test_people_are_waited_for_all_at_once_and_past_the_limit_and_leave_who_and_
     assert records["own"].unique().to_list() == ["room"]
     assert records["taken"].unique().to_list() == ["mine"]
     assert current_trial.get() is None
+
+
+class Moody:
+    """Patient; fails at one question and never answers the others."""
+
+    name = "moody"
+    patient = True
+
+    def __init__(self, error) -> None:
+        self.error = error
+
+    async def answer(self, number):
+        if number == 7:
+            await asyncio.sleep(0.05)
+            raise self.error
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("error", [AssayError("too much"), TrialPostponed("too much")])
+def test_a_run_that_stops_does_not_wait_for_people(tmp_path, error):
+    with pytest.raises(RunInterrupted, match=r"too much|1 trials ended in an error"):
+        run(Toy(), Moody(error), loading=LOADING, into=tmp_path / "r", engine=Engine(max_errors=0))
+    from assay.core.results import Run
+
+    assert Run(tmp_path / "r").records.height == (0 if isinstance(error, TrialPostponed) else 1)
 
 
 class Leaver:

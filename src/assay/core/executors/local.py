@@ -81,6 +81,7 @@ class LocalExecutor:
     connections: int = 32
     _tasks: set[asyncio.Task[None]] = field(default_factory=set, repr=False)
     _beat: float = field(default=0.0, repr=False)
+    _patient: bool = field(default=False, repr=False)
 
     async def run(self, job: Job) -> None:
         """Turn every pending unit into records, or stop early when the sink says so."""
@@ -89,6 +90,7 @@ class LocalExecutor:
         loop = asyncio.get_running_loop()
         threads = ContextThreads(max_workers=min(64, self.connections + 4), thread_name_prefix="assay")
         loop.set_default_executor(threads)
+        self._patient = job.patient
         try:
             for runner in job.runners.values():
                 runner.compute = lambda fn, *args, timeout=None: metered_call(pool, fn, *args, timeout=timeout)
@@ -98,7 +100,7 @@ class LocalExecutor:
             for exclusive in (False, True):
                 chosen = {n: u for n, u in waiting.items() if job.runners[n].task.needs.exclusive is exclusive}
                 if chosen and not job.sink.stopping:
-                    width = PATIENT_WIDTH if job.patient else self.connections
+                    width = PATIENT_WIDTH if self._patient else self.connections
                     await self._wait(job, chosen, 1 if exclusive else width)
             for name, units in computing.items():
                 if job.sink.stopping:
@@ -156,12 +158,17 @@ class LocalExecutor:
                 if not isinstance(stopped.error, TrialPostponed):
                     sink.records(stopped.records)
                 sink.stop(str(stopped))
+                if self._patient:
+                    self.cancel()
                 return
             sink.records(records)
             _tidy(home.runner, unit, [r.status for r in records])
             home.left -= 1
             if not home.left:
                 await home.close()
+            if sink.stopping and self._patient:
+                # Whoever waits for people would keep a stopped run from ending.
+                self.cancel()
 
     async def _lanes(self, coroutines: Iterable[Any]) -> None:
         tasks = [asyncio.create_task(c) for c in coroutines]
