@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task
-from assay.core.errors import DataError, UsageError, unknown_name
+from assay.core.errors import DataError, DataFaults, UsageError, unknown_name
 from assay.core.metrics import macro, mean, rate
 from assay.multimodal.asciieval import prompts, scoring
 from assay.systems.chat.model import ChatModel
@@ -306,22 +306,26 @@ class AsciiEval(Benchmark):
         from assay.core.datasets import read_jsonl
 
         items = self.items.items
-        count = 0
+        count, faults = 0, []
         for count, (line, row) in enumerate(read_jsonl(file), 1):
             if count > len(items):
-                raise DataError(f"{file}, line {line}: more predictions than the {len(items)} items; wrong data set?")
+                faults.append(f"{file}, line {line}: more predictions than the {len(items)} items; wrong data set?")
+                break
             item = items[count - 1]
             if not isinstance(row, Mapping) or not isinstance(row.get("pred"), str):
                 shown = json.dumps(row, ensure_ascii=False)[:80]
-                raise DataError(f"{file}, line {line}: field 'pred' must be the reply as text, not {shown}.")
-            if row.get("label") not in (None, item.letter):
-                raise DataError(
+                faults.append(f"{file}, line {line}: field 'pred' must be the reply as text, not {shown}.")
+            elif row.get("label") not in (None, item.letter):
+                faults.append(
                     f"{file}, line {line}: field 'label' is {row['label']!r}, but item {item.id} has {item.letter!r}; "
                     "predictions stand in the order of the items."
                 )
-            yield mode, item.id, 0, Outcome(output=row["pred"])
+            else:
+                yield mode, item.id, 0, Outcome(output=row["pred"])
         if count < len(items):
-            raise DataError(f"{file} holds {count} predictions for {len(items)} items; every item needs one.")
+            faults.append(f"{file} holds {count} predictions for {len(items)} items; every item needs one.")
+        if faults:
+            raise DataFaults(faults)
 
     def data(self) -> Mapping[str, Any]:
         """Provenance of the items in use."""
