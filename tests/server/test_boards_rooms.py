@@ -76,6 +76,12 @@ def test_published_predictions_are_scored_and_labels_in_them_tell_nothing(contes
     assert [a["status"] for a in answers] == ["scored", "refused", "refused", "refused"]
     assert all("has 'A'" in a["reason"] for a in answers[1:])
 
+    torn = [{"reply": 1} if i in (2, 7) else row for i, row in enumerate(rows)]
+    path.write_text("\n".join(map(json.dumps, torn)))
+    assert main(["submit", str(path), "--board", "ascii"]) == 1
+    said = capsys.readouterr().err
+    assert all(f"text.jsonl, line {n}: field 'pred' must be the reply" in said for n in (3, 8))
+
     path.write_text("\n".join(map(json.dumps, rows[:-1])))
     assert main(["submit", str(path), "--board", "ascii"]) == 1
     assert f"{N - 1} predictions for {N} items" in capsys.readouterr().err

@@ -31,7 +31,7 @@ from assay.server.boards.tables import (
     History,
     Job,
 )
-from assay.server.boards.worker import Worker, sealed_folder
+from assay.server.boards.worker import Worker, sealed_folder, started
 from assay.server.database import open_database
 from assay.server.settings import Settings
 
@@ -565,3 +565,45 @@ def test_truth_that_changed_after_the_board_opened_scores_nothing(desk):
     again = desk.submit()
     desk.worker.step()
     assert desk.entry(again).status == SCORED
+
+
+def test_hostile_archives_are_refused_with_one_sentence(desk):
+    import io
+    import zipfile
+
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as packed:
+        packed.writestr("../../labels.json", "{}")
+    entry = desk.submit(name="p.zip", content=out.getvalue())
+    desk.worker.step()
+    found = desk.entry(entry)
+    assert (found.status, found.faults) == (
+        REFUSED, ["p.zip: entry '../../labels.json' would lie outside the folder; the archive is not trusted."]
+    )  # fmt: skip
+    assert json.loads((sealed_folder(desk.settings) / "labels.json").read_text()) == TRUTH
+
+
+def test_the_server_keeps_a_worker_and_replaces_one_that_was_killed(desk):
+    entry = desk.submit()
+    here = os.getpid()
+    mine = lambda: [p for p in children_of_all(here) if b"boards.worker" in command(p)]  # noqa: E731
+    with started(desk.settings):
+        (first,) = until(mine)
+        os.kill(first, signal.SIGKILL)
+        (second,) = until(lambda: [p for p in mine() if p != first])
+        until(lambda: desk.entry(entry).status == SCORED)
+    until(lambda: command(second) == b"")
+
+
+def children_of_all(pid):
+    """Children of every thread of a process."""
+    return [
+        int(x) for t in os.listdir(f"/proc/{pid}/task") for x in open(f"/proc/{pid}/task/{t}/children").read().split()
+    ]
+
+
+def command(pid):
+    try:
+        return open(f"/proc/{pid}/cmdline", "rb").read()
+    except OSError:
+        return b""
