@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from unittest import SkipTest
 
-import httpx
+import httpx2
 import pytest
 import schemathesis
 import sqlalchemy as sa
@@ -71,7 +71,7 @@ def fuzz(house, examples):
         client = admin if by_browser else program
         try:
             answer = client.request(headers=headers, **request)
-        except (httpx.InvalidURL, UnicodeEncodeError):
+        except (httpx2.InvalidURL, UnicodeEncodeError):
             # The client cannot put it on the wire.
             return
         statuses[answer.status_code] += 1

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, OperationalError
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from assay.core.errors import UsageError
+from assay.core.errors import MissingExtra, UsageError
 
 SCHEMA = 1
 """Version of the tables; a database that a newer assay wrote is refused."""
@@ -111,6 +112,8 @@ def open_database(url: str) -> Database:
         ) from None
     backend = parsed.get_backend_name()
     if backend == "postgresql":
+        if find_spec("psycopg") is None:
+            raise MissingExtra("A PostgreSQL database", "server")
         engine = sa.create_engine(
             parsed.set(drivername="postgresql+psycopg"), pool_size=CONNECTIONS, max_overflow=0, pool_pre_ping=True
         )
