@@ -79,7 +79,7 @@ def runs(small, tmp_path_factory) -> Runs:
     return Runs(
         [
             assay.run("seismic_ctf", f"method:{name}", options=options, attempts=3, into=folder / str(i), workers=0)
-            for i, name in enumerate(("zeros", "average", "koopman?rank=8", "random"))
+            for i, name in enumerate(("zeros", "average", "esn?rank=8&units=80", "random"))
         ]
     )
 
@@ -100,7 +100,7 @@ def test_zeros_score_zero_and_records_carry_everything(runs):
 def test_a_run_scores_what_the_library_scores(runs, small):
     data = CTFDataset.load("sea", small)
     pair = data.pair(8)
-    model = build("koopman", rank=8, random_state=SEEDS[1]).fit(pair.train, pair.init, pair.times)
+    model = build("esn", rank=8, units=80, random_state=SEEDS[1]).fit(pair.train, pair.init, pair.times)
     want = data.score(8, model.predict(pair.test_times).astype(np.float64))["E11"]
     row = runs[2].records.filter((pl.col("sample") == "pair8") & (pl.col("attempt") == 1))
     assert row["short_raw"].item() == pytest.approx(want, abs=1e-9)
@@ -239,7 +239,7 @@ def test_tables_and_figures_of_runs(runs, tmp_path):
     assay.make("seismic_ctf.figures", tmp_path, runs=folders)
     names = {p.name for p in tmp_path.iterdir()}
     assert {"radar.svg", "heatmap.svg", "pair1-psd.svg", "pair9-2d_comparison.svg", "leaderboard.tex"} <= names
-    assert "method:koopman" in (tmp_path / "pair1-psd.svg").read_text()
+    assert "method:esn" in (tmp_path / "pair1-psd.svg").read_text()
 
 
 def test_a_radar_puts_zero_on_its_ring_and_refuses_less():
@@ -255,16 +255,16 @@ def test_a_radar_puts_zero_on_its_ring_and_refuses_less():
 
 def test_search_finds_the_better_settings_and_goes_on_after_a_break(small, tmp_path):
     pair = CTFDataset.load("sea", small).pair(2)
-    space = parse_space('{"rank": {"type": "choice", "choices": [1, 12]}}')
+    space = parse_space('{"rank": {"type": "choice", "choices": [1, 30]}}')
     log = tmp_path / "log.jsonl"
-    found = search("koopman", pair, space, trials=6, log=log)
-    assert found.settings == {"rank": 12}
+    found = search("hodmd", pair, space, trials=6, log=log)
+    assert found.settings == {"rank": 30}
     lines = log.read_text().splitlines()
     log.write_text("\n".join(lines[:3]) + '\n{"tri')
-    assert search("koopman", pair, space, trials=6, log=log) == found
+    assert search("hodmd", pair, space, trials=6, log=log) == found
     assert log.read_text().splitlines() == lines
     with pytest.raises(DataError, match="another search"):
-        search("koopman", pair, space, trials=6, log=log, seed=9)
+        search("hodmd", pair, space, trials=6, log=log, seed=9)
     with pytest.raises(UsageError, match="All 2 trials failed"):
         search(lambda **_: Explodes(), CTFDataset.load("sea", small).pair(8), space, trials=2)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from assay.core.benchmark import Benchmark, Metric, Outcome, Sample, Task
-from assay.core.errors import AssayError, DataError, UsageError
+from assay.core.errors import AssayError, DataError, MissingExtra, UsageError
 from assay.core.metrics import function, mean
 from assay.science.seismic_ctf.protocol import Forecaster, seeded_copy
 
@@ -117,8 +117,10 @@ class CTFPairs(Task):
             with np.errstate(all="ignore"):
                 fresh.fit(pair.train, pair.init, pair.times)
                 found = fresh.predict(pair.times.test)
-        except (AssayError, ImportError):
+        except AssayError:
             raise
+        except ImportError as error:
+            raise MissingExtra(f"{type(system).__name__} ({error.name})", "seismic_ctf") from error
         except Exception as error:
             return Outcome(output={"failed": f"{type(error).__name__}: {error}"[:300]}, groups={"ended": "failed"})
         found = np.asarray(found)
