@@ -274,9 +274,11 @@ def record_page(
     position = order.index_of(row)
     neighbours = {}
     if position is not None:
+        first = max(0, position - 1)
+        keys = view.page(order[first : position + 2].to_list(), ["task", "sample", "attempt"])
         for label, place in (("previous", position - 1), ("next", position + 1)):
-            if 0 <= place < order.len():
-                (key,) = view.page([order[place]], ["task", "sample", "attempt"])
+            if 0 <= place - first < len(keys) and place >= 0:
+                key = keys[place - first]
                 neighbours[label] = url_with(request, at=key["task"], sample=key["sample"], attempt=key["attempt"])
     (record,) = view.page([row], list(view.schema))
     back = url_with(request, at=None, sample=None, attempt=None).replace("/record", "/records", 1)
