@@ -455,6 +455,15 @@ def test_a_board_opens_only_when_both_sides_fit(desk):
     desk.seal(TRUTH)
     (sealed_folder(desk.settings) / "truth.json").chmod(0o644)
     assert state_of("open-to-all")[0] == BROKEN
+    (sealed_folder(desk.settings) / "truth.json").chmod(0o600)
+    (sealed_folder(desk.settings) / "labels.json").chmod(0o644)
+    assert state_of("truth-open-to-all")[0] == BROKEN
+
+
+def test_hidden_options_among_the_runs_are_refused(desk, monkeypatch):
+    monkeypatch.setenv("ASSAY_SEALED", str(desk.settings.runs / "hidden"))
+    with pytest.raises(UsageError, match="lies among the runs"):
+        desk.make("shown")
 
 
 @BOTH

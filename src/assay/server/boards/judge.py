@@ -128,7 +128,7 @@ def sealed_options(path: Path) -> dict[str, Any]:
     Raises
     ------
     UsageError
-        The file is missing, no object, or can be read by other users of the machine.
+        The file is missing, no object, or it or a file that it names can be read by other users of the machine.
     """
     try:
         mode, text = path.stat().st_mode, path.read_bytes()
@@ -140,10 +140,13 @@ def sealed_options(path: Path) -> dict[str, Any]:
         options = msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.MsgspecError:
         raise UsageError(f"The hidden options {path.name} are not a JSON object.") from None
-    return {
-        name: str(path.parent / value[2:]) if isinstance(value, str) and value.startswith("./") else value
-        for name, value in options.items()
-    }
+    for name, value in options.items():
+        if isinstance(value, str) and value.startswith("./"):
+            beside = path.parent / value[2:]
+            if beside.exists() and beside.stat().st_mode & 0o077:
+                raise UsageError(f"The hidden file {value} can be read by others; run: chmod go= {value}")
+            options[name] = str(beside)
+    return options
 
 
 def _broken(reason: str) -> dict[str, Any]:

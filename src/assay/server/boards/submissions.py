@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -64,6 +65,11 @@ def uploads(settings: Settings) -> Path:
     folder = settings.root / "uploads"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def sealed_folder(settings: Settings) -> Path:
+    """Where hidden options lie: ``$ASSAY_SEALED``, else ``sealed`` in the server's folder. No page reads it."""
+    return Path(os.environ.get("ASSAY_SEALED") or settings.root / "sealed").resolve()
 
 
 class Incoming:
@@ -142,6 +148,10 @@ def create_board(
         raise unknown_name("kind of board", kind, (REFEREED, SELF_REPORTED))
     if kind == REFEREED and not (sealed and plain_name(sealed) == sealed):
         raise UsageError("A refereed board needs the name of the file with its hidden options, like truth.json.")
+    if sealed_folder(settings).is_relative_to(settings.runs.resolve()):
+        raise UsageError(
+            "The folder of hidden options lies among the runs, which are shown; set ASSAY_SEALED to another."
+        )
     rules = {
         "upload_bytes": settings.limits.upload_bytes,
         "unpacked_bytes": 4 * settings.limits.upload_bytes,

@@ -30,7 +30,7 @@ from sqlalchemy.exc import OperationalError
 from assay.server.boards import history
 from assay.server.boards.judge import RESULT
 from assay.server.boards.ladder import released, rounded, rounded_interval
-from assay.server.boards.submissions import stored
+from assay.server.boards.submissions import sealed_folder, stored
 from assay.server.boards.tables import BROKEN, CLOSED, FAILED, OPEN, QUEUED, REFUSED, RUNNING, SCORED, Board, Entry, Job
 from assay.server.database import Database, now, open_database
 from assay.server.settings import Settings
@@ -366,11 +366,6 @@ def started(settings: Settings) -> Iterator[None]:
     finally:
         stop.set()
         keeper.join(15)
-
-
-def sealed_folder(settings: Settings) -> Path:
-    """Where hidden options lie: ``$ASSAY_SEALED``, else ``sealed`` in the server's folder. No page reads it."""
-    return Path(os.environ.get("ASSAY_SEALED") or settings.root / "sealed").resolve()
 
 
 def _publish(session: Any, board: Board, entry: Entry, scores: list[dict[str, Any]]) -> None:
