@@ -488,6 +488,7 @@ def _part(kind, **content):
         (_part("input_audio", data="!!", format="wav"), "base64"),
         ({"messages": []}, "at least 1"),
         ({"response_format": {"type": "poem"}}, "'poem'"),
+        ({"response_format": forms.rating(1, 5, part=0)}, "points at part 0"),
         ({"attempt": -1}, "attempt"),
     ],
 )  # fmt: skip

@@ -16,7 +16,7 @@ import pytest
 from people_toy import ASKED, PeopleToy, reply_to
 
 import assay
-from assay.core.errors import TrialPostponed, UsageError
+from assay.core.errors import DataError, TrialPostponed, UsageError
 from assay.core.results import Run
 from assay.core.run import RunInterrupted
 from assay.systems import forms
@@ -92,6 +92,11 @@ def test_pictures_and_recordings_are_written_to_files_and_control_characters_are
     path = shown.partition("Picture: ")[2].partition("\n")[0]
     assert Path(path).read_bytes() == b"png"
     assert path.endswith(".png")
+
+
+def test_a_form_that_points_at_no_part_is_refused():
+    with pytest.raises(DataError, match="part 0"):
+        ask(person(["1"]), response_format=forms.rating(1, 5, part=0))
 
 
 def test_practice_comes_first_and_does_not_count():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from assay.core.errors import TrialPostponed
+from assay.core.errors import DataError, TrialPostponed
 from assay.systems import forms
 from assay.systems.chat.model import Message, Reply
 from assay.systems.human import PersonsAnswer, checked_request, reported
@@ -156,6 +156,10 @@ class TerminalPerson:
         if note:
             self._say(note)
         files = self._show(messages)
+        if any(part >= len(files) for part in form.parts()):
+            raise DataError(
+                f"The form points at part {max(form.parts())}, and the messages hold {len(files)} (from 0)."
+            )
         self._away = 0.0
         start = self._clock()
         while True:

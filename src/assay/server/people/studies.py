@@ -62,12 +62,17 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
     Parameters
     ----------
     given
-        ``task``, ``sample``, ``attempt``, ``index`` (order), ``messages``, ``response_format``.
+        ``id``, ``task``, ``sample``, ``attempt``, ``index`` (order), ``messages``, ``response_format``.
 
     Returns
     -------
     dict
-        The digest of each question asked: its public key.
+        ``id`` to the question's public key.
+
+    Raises
+    ------
+    DataError, UsageError
+        A question cannot be shown: its messages, a part of them, or its form.
     """
     session.execute(sa.select(Study.id).where(Study.id == study.id).with_for_update())
     known_slots = sa.select(Slot).where(Slot.study_id == study.id).order_by(Slot.place)
@@ -98,11 +103,7 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
             session.flush()
             slots[key] = slot
         where = f"the question about {key[0]}/{key[1]}"
-        forms.read(one.get("response_format"))
-        content = {
-            "messages": _stored(session, study, one["messages"], where),
-            "response_format": one.get("response_format"),
-        }
+        content = _content(session, study, one["messages"], one.get("response_format"), where)
         name = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         known = session.scalar(sa.select(Question).where(Question.slot_id == slot.id, Question.digest == name))
         if known is None:
@@ -112,7 +113,7 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
             more = sa.update(Slot).where(Slot.id == slot.id).values(open_questions=Slot.open_questions + 1)
             session.execute(more.execution_options(synchronize_session=False))
             session.flush()
-        asked[str(one.get("id", name))] = known.key
+        asked[one["id"]] = known.key
     return asked
 
 
@@ -386,11 +387,22 @@ def _item(session: Session, study: Study, item: Any, where: str) -> dict[str, An
     if expected is not None and (fault := form.fault(expected)):
         raise DataError(f"The expected answer of the {where} is not of its form: {fault}.")
     return {
-        "messages": _stored(session, study, item.get("messages"), f"the {where}"),
-        "response_format": asked,
+        **_content(session, study, item.get("messages"), asked, f"the {where}"),
         "expected": expected,
         "feedback": str(item.get("feedback", "")),
     }
+
+
+def _content(session: Session, study: Study, messages: Any, response_format: Any, where: str) -> dict[str, Any]:
+    """Messages and form of a question as they are kept."""
+    form = forms.read(response_format)
+    stored = _stored(session, study, messages, where)
+    media = sum(part["type"] != "text" for message in stored for part in message["parts"])
+    if any(part >= media for part in form.parts()):
+        raise DataError(
+            f"The form of {where} points at part {max(form.parts())}, and its messages hold {media} (from 0)."
+        )
+    return {"messages": stored, "response_format": response_format}
 
 
 def _stored(session: Session, study: Study, messages: Any, where: str) -> list[dict[str, Any]]:
