@@ -1,4 +1,4 @@
-"""HUME: people, chat models and text encoders on the same items. As a library: scorer, agreement, aggregation, study."""
+"""HUME: people, chat models and text encoders on the same items. Library: scorer, agreement, means, files."""
 
 from __future__ import annotations
 
@@ -37,7 +37,29 @@ _HOMES = {
     "write_result": "results",
     "write_study": "items",
 }
-__all__ = sorted(_HOMES)
+__all__ = [
+    "Hume",
+    "Item",
+    "PairItems",
+    "Study",
+    "TaskSpec",
+    "agreement",
+    "by_kind",
+    "majority_vote",
+    "mean_rating",
+    "mean_subset",
+    "mean_task",
+    "pairs",
+    "rank_of",
+    "read_annotations",
+    "read_result",
+    "read_study",
+    "score",
+    "tasks",
+    "write_annotations",
+    "write_result",
+    "write_study",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -14,7 +14,7 @@ HUMAN = "baseline__Human"
 
 
 def mean_subset(scores: Mapping[str, float | None], wanted: Iterable[str] | None = None) -> float | None:
-    """Unweighted mean over pairs: None when one is missing or NaN, 0 when none is wanted. ``wanted`` None = HUME(v1)."""
+    """Unweighted mean over pairs: None when one is missing or NaN, 0 when none is wanted (None = those of HUME(v1))."""
     names = [key(spec.name, subset) for spec, subset in pairs()] if wanted is None else list(wanted)
     found = [scores.get(name) for name in names]
     if any(v is None or math.isnan(v) for v in found):
@@ -57,8 +57,3 @@ def published() -> dict[str, Any]:
     """Published scores, agreement and claims with their source."""
     path = resources.files("assay.representations.hume").joinpath("references.json")
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def averaged_splits(values: Sequence[float]) -> float:
-    """Score of a pair with several splits."""
-    return sum(values) / len(values)

@@ -188,7 +188,7 @@ def noisy(pair: PairItems, item: Item, noise: float, rng: np.random.Generator) -
         (low, high), (first, last) = pair.spec.scale, pair.spec.gold_scale
         right = low + (high - low) * (item.gold - first) / (last - first)
         value = (1 - noise) * right + noise * (low + (high - low) * rng.random())
-        return int(round(min(max(value, low), high)))
+        return round(min(max(value, low), high))
     if kind == "reranking":
         return [int(rng.integers(2)) if rng.random() < noise else g for g in item.gold]
     names = sorted(set(item.gold))

@@ -17,8 +17,8 @@ RULES = {
     "classification": 'Answer with a JSON object: {{"choice": LABEL}}, where LABEL is one of {labels}.',
     "sts": 'Answer with a JSON object: {{"rating": R}}, where R is a whole number from {low:g} to {high:g}.',
     "reranking": 'Answer with a JSON object: {{"relevant": {{"d1": true or false, ... "d{n}": true or false}}}}.',
-    "clustering": 'Answer with a JSON object: {{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name of '
-    "its group. Names, and how many groups there are, are up to you.",
+    "clustering": 'Answer with a JSON object: {{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name '
+    "of its group. Names, and how many groups there are, are up to you.",
 }
 
 
