@@ -453,6 +453,21 @@ def test_a_made_base_optimiser_is_taken_as_it_is():
         room.XSAM(net.parameters(), base, lr=0.1)
 
 
+@pytest.mark.parametrize("k", [1, 3])
+def test_weights_moved_in_place_and_in_a_second_buffer_are_the_same(k, monkeypatch):
+    found = []
+    for swap_on in ((), ("cpu",)):
+        monkeypatch.setattr(room.SharpnessAware, "swap_on", swap_on)
+        net, x, y = network(dtype=torch.float32)
+        addresses = [p.data_ptr() for p in net.parameters()]
+        opt = room.XSAM(net.parameters(), lr=0.1, rho=0.3, ascent_steps=k, alpha_every=1)
+        for _ in range(3):
+            opt.step(closed(opt, loss_on(net, x, y)), loss_on(net, x, y))
+        assert [p.data_ptr() for p in net.parameters()] == addresses
+        found.append(nn.utils.parameters_to_vector(net.parameters()))
+    torch.testing.assert_close(*found, atol=0, rtol=0)
+
+
 def test_coefficients_at_both_ends():
     assert coefficients(0.0, 0.7) == pytest.approx((1.0, 0.0))
     assert coefficients(1.0, 0.7) == pytest.approx((0.0, 1.0))

@@ -57,8 +57,9 @@ class Part:
 
     Attributes
     ----------
-    home
-        Copies of the weights at the start.
+    home, away
+        Weights at the start; where they stand during the passes. The parameters point at ``away`` meanwhile where
+        ``swapped``, else ``away`` is the parameters themselves and ``home`` a copy.
     first
         Gradients at the start (taken over, not copied); they are also ``move`` where there is one plain ascent step.
     move, scale
@@ -68,6 +69,8 @@ class Part:
     group: dict[str, Any]
     params: list[Tensor]
     home: list[Tensor]
+    away: list[Tensor]
+    swapped: bool
     first: list[Tensor] = field(default_factory=list)
     move: list[Tensor] = field(default_factory=list)
     scale: float = 0.0
@@ -78,6 +81,31 @@ class Part:
             if p.grad is None:
                 p.grad = torch.zeros_like(p)
         return [cast(Tensor, p.grad) for p in self.params]
+
+    def leave(self, *terms: tuple[list[Tensor], float]) -> None:
+        """Weights become home plus the sum of ``vectors * factor``."""
+        (vectors, factor), *rest = terms
+        if self.swapped:
+            for p, home, away, v in zip(self.params, self.home, self.away, vectors):
+                torch.add(home, v, alpha=factor, out=away)
+                p.data = away
+        else:
+            torch._foreach_copy_(self.away, self.home)
+            rest = list(terms)
+        for vectors, factor in rest:
+            torch._foreach_add_(self.away, vectors, alpha=factor)
+
+    def go_on(self, vectors: list[Tensor], factor: float) -> None:
+        """Weights move on by ``vectors * factor``."""
+        torch._foreach_add_(self.away, vectors, alpha=factor)
+
+    def go_home(self) -> None:
+        """Weights are those of the start again, bit by bit."""
+        if self.swapped:
+            for p, home in zip(self.params, self.home):
+                p.data = home
+        else:
+            torch._foreach_copy_(self.away, self.home)
 
 
 class SharpnessAware(Optimizer):
@@ -107,6 +135,7 @@ class SharpnessAware(Optimizer):
     """
 
     one_step_only = False
+    swap_on = ("cpu",)
 
     def __init__(
         self,
@@ -141,7 +170,7 @@ class SharpnessAware(Optimizer):
         self.ascent_steps = int(ascent_steps)
         self.model, self.same_noise = model, same_noise
         self.steps = 0
-        self._home: dict[Tensor, Tensor] = {}
+        self._buffers: dict[Tensor, Tensor] = {}
         self._parts: list[Part] = []
         self._taken = 0
         self._broken = False
@@ -218,7 +247,10 @@ class SharpnessAware(Optimizer):
         if not self._broken:
             for part, (vector, _) in zip(self._parts, vectors):
                 scale = self._radius(part.group) / self.ascent_steps / (length + EPS)
-                torch._foreach_add_(part.params, vector, alpha=scale)
+                if self._taken == 0:
+                    part.leave((vector, scale))
+                else:
+                    part.go_on(vector, scale)
                 if self.ascent_steps == 1:
                     part.move, part.scale = vector, scale
                 elif self._taken == 0:
@@ -336,19 +368,28 @@ class SharpnessAware(Optimizer):
             for p in params:
                 if p.grad.is_sparse:
                     raise UsageError("Sparse gradients have no place on a sphere of all weights; use dense ones.")
-            for p in params:
-                kept = self._home.get(p)
-                if kept is None or kept.shape != p.shape or kept.dtype != p.dtype or kept.device != p.device:
-                    self._home[p] = torch.empty_like(p)
-            home = [self._home[p] for p in params]
-            if params:
-                torch._foreach_copy_(home, [p.detach() for p in params])
-                self._parts.append(Part(group, params, home))
+            if not params:
+                continue
+            # Pointing at a second buffer saves two copies of all weights. On accelerators those are cheap, and
+            # captured graphs hold on to addresses.
+            swapped = all(p.device.type in self.swap_on for p in params)
+            buffers = [self._buffer(p) for p in params]
+            weights = [p.detach() for p in params]
+            if not swapped:
+                torch._foreach_copy_(buffers, weights)
+            home, away = (weights, buffers) if swapped else (buffers, weights)
+            self._parts.append(Part(group, params, home, away, swapped))
+
+    def _buffer(self, p: Tensor) -> Tensor:
+        kept = self._buffers.get(p)
+        if kept is None or kept.shape != p.shape or kept.dtype != p.dtype or kept.device != p.device:
+            kept = self._buffers[p] = torch.empty_like(p, requires_grad=False)
+        return kept
 
     @torch.no_grad()
     def _go_home(self) -> None:
         for part in self._parts:
-            torch._foreach_copy_(part.params, part.home)
+            part.go_home()
         self._parts, self._taken = [], 0
 
     def _update(self) -> None:

@@ -155,12 +155,8 @@ class XSAM(SharpnessAware):
         def at(alpha: float) -> float:
             c0, c1 = coefficients(alpha, self.psi_)
             for part, g in zip(self._parts, last):
-                torch._foreach_copy_(part.params, part.home)
                 radius = part.group["rho_max"]
-                if c0:
-                    torch._foreach_add_(part.params, part.move, alpha=radius * c0 * part.scale / length0)
-                if c1:
-                    torch._foreach_add_(part.params, g, alpha=radius * c1 / length1)
+                part.leave((part.move, radius * c0 * part.scale / length0), (g, radius * c1 / length1))
             if forward is not None:
                 return self._averaged(loss_of(forward()))
             # The closure's backward pass writes into .grad: it is given none of ours to write into.
