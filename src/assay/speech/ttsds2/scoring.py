@@ -55,6 +55,9 @@ class Settings:
     compat: bool = False
 
 
+DEFAULT = Settings()
+
+
 class Distribution:
     """A feature of a set of clips: its values, and which of them belong to which clip.
 
@@ -102,7 +105,7 @@ class Distribution:
         return Gaussian(centre + mean, covariance)
 
 
-def distance(a: Any, b: Any, settings: Settings = Settings()) -> float:
+def distance(a: Any, b: Any, settings: Settings = DEFAULT) -> float:
     """Distance of two fitted distributions."""
     if isinstance(a, Gaussian) and isinstance(b, Gaussian):
         squared = frechet(a, b)
@@ -202,7 +205,7 @@ def score_feature(
     speech: Distribution,
     references: Mapping[str, Distribution],
     noises: Mapping[str, Distribution],
-    settings: Settings = Settings(),
+    settings: Settings = DEFAULT,
     *,
     replicates: int = 0,
     seed: int = 0,
@@ -244,7 +247,7 @@ def influence(
     speech: Distribution,
     references: Mapping[str, Distribution],
     noises: Mapping[str, Distribution],
-    settings: Settings = Settings(),
+    settings: Settings = DEFAULT,
 ) -> Array:
     """What each clip does to the score: the score with it minus the score without it; negative pulls down. (clips,)"""
     anchors = [{n: d.fitted() for n, d in some.items()} for some in (references, noises)]
@@ -265,7 +268,7 @@ def influence(
 def split_half(
     distribution: Distribution,
     noises: Mapping[str, Distribution],
-    settings: Settings = Settings(),
+    settings: Settings = DEFAULT,
     *,
     splits: int = 10,
     seed: int = 0,
