@@ -71,6 +71,17 @@ def test_every_page_of_a_run_is_whole(house, toy):
     assert "Paired differences" in page
 
 
+def test_two_runs_show_where_they_differ(house, toy):
+    other = judged(house, "other", crash=(4, 5))
+    page = house.client("reader").get("/compare?run=toy&run=other").text
+    a, b = (dict(run.records.select("sample", "met").iter_rows()) for run in (toy, other))
+    differ = [s for s in a if a[s] != b[s]]
+    assert len(differ) >= 2
+    assert f"{len(differ)} trials differ in met." in page
+    for sample in differ:
+        assert f'href="/runs/other/record?at=judged&amp;sample={sample}&amp;attempt=0"' in page
+
+
 def test_json_says_what_the_core_says(house, toy):
     judged(house, "other", crash=())
     program = house.program("reader")

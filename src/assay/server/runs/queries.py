@@ -188,21 +188,21 @@ class View:
         found = self.scan().filter(key).select(_ROW).collect()[_ROW]
         return int(found[-1]) if found.len() else None
 
+    def live(self, columns: Sequence[str]) -> pl.LazyFrame:
+        """These columns (the key among them) of all records that no later one supersedes."""
+        frame = self.scan().select(columns)
+        return frame.unique(KEY, keep="last", maintain_order=True) if self._doubled else frame
+
     def light(self, also: Sequence[str] = ()) -> pl.DataFrame:
         """All records without the heavy columns (``also`` names those that are wanted anyway)."""
-        frame = self.scan().select([c for c in self.schema if c not in HEAVY or c in also])
-        if self._doubled:
-            frame = frame.unique(KEY, keep="last", maintain_order=True)
-        return frame.collect()
+        return self.live([c for c in self.schema if c not in HEAVY or c in also]).collect()
 
     @cached_property
     def counts(self) -> dict[str, int]:
         """Records by status."""
         import polars as pl
 
-        frame = self.scan().select(*KEY, "status")
-        if self._doubled:
-            frame = frame.unique(KEY, keep="last")
+        frame = self.live([*KEY, "status"])
         return dict(frame.group_by("status").agg(pl.len()).sort("status").collect().iter_rows())
 
     def _known(self, column: str) -> None:
@@ -243,6 +243,20 @@ class View:
             "=": column == typed, "!=": column.ne_missing(typed), "<": column < typed, "<=": column <= typed,
             ">": column > typed, ">=": column >= typed,
         }[test], {name}  # fmt: skip
+
+
+def disagreements(a: View, b: View, score: str, most: int) -> tuple[int, list[dict[str, Any]]]:
+    """Trials of two runs whose score differs: how many, and those that differ most (task, sample, attempt, a, b).
+
+    A trial that has a score in one run and none in the other (an error) differs; one that a run lacks does not.
+    """
+    import polars as pl
+
+    left, right = (view.live([*KEY, score]).rename({score: name}) for view, name in ((a, "a"), (b, "b")))
+    both = left.join(right, on=list(KEY)).filter(pl.col("a").ne_missing(pl.col("b")))
+    gap = (pl.col("a") - pl.col("b")).abs()
+    found = both.sort(gap, *KEY, descending=[True, False, False, False], nulls_last=True).collect()
+    return found.height, found.head(most).to_dicts()
 
 
 def _typed(value: str, kind: Any, column: str) -> Any:

@@ -15,7 +15,7 @@ from assay.core.errors import DataError
 from assay.report.exchange import image_kind
 from assay.server.runs import records, watching
 from assay.server.runs.folders import RunFolder, RunFolders
-from assay.server.runs.queries import PAGE, View, Views
+from assay.server.runs.queries import PAGE, View, Views, disagreements
 from assay.server.runs.queries import Query as RecordQuery
 from assay.server.runs.scores import PENDING, Scores, names_of
 from assay.server.web import answer, render, require, settings_of, url_with
@@ -354,15 +354,21 @@ Many = Annotated[list[Annotated[str, Query(max_length=300)]] | None, Query(max_l
 
 
 @router.get("/compare")
-def compare_page(request: Request, books: Books, run: Many = None, metric: Many = None, by: Name = "") -> Response:
-    """Paired comparisons of runs: difference, interval, corrected p."""
+def compare_page(
+    request: Request, books: Books, run: Many = None, metric: Many = None, by: Name = "", score: Name = ""
+) -> Response:
+    """Paired comparisons of runs: difference, interval, corrected p; of two runs also where they differ."""
     chosen, comparisons, why = _compared(books, run or (), metric or (), by, PAGE_WAIT)
     same = [r for r in books.folders.all() if not chosen or r.info["benchmark"] == chosen[0].info["benchmark"]]
     views = [books.views.view(r) for r in chosen]
     scores = [(view.run, label, *books.scores.of(view, wait=PAGE_WAIT)) for view, label in zip(views, names_of(views))]
     groups = _groups(chosen[0], views[0]) if chosen else []
+    shared = _shared_scores(views)
+    score = score if score in shared else next(iter(shared), "")
+    differ = disagreements(views[0], views[1], score, PAGE) if score else (0, [])
     return render(
-        request, "runs/compare.html.j2", chosen=chosen, others=[r for r in same if r.id not in {c.id for c in chosen}],
+        request, "runs/compare.html.j2", shared=shared, score=score, differ=differ,
+        chosen=chosen, others=[r for r in same if r.id not in {c.id for c in chosen}],
         comparisons=comparisons, why=why, scores=scores, by=by, groups=groups,
         scales=_differences(comparisons), pending=PENDING in (why, *(reason for *_, reason in scores)),
     )  # fmt: skip
@@ -374,6 +380,14 @@ def compare_json(books: Books, run: Many = None, metric: Many = None, by: Name =
     chosen, comparisons, why = _compared(books, run or (), metric or (), by, API_WAIT)
     found = {"runs": [r.id for r in chosen], "comparisons": comparisons, "why_none": why}
     return answer(found, 202 if why == PENDING else 200)
+
+
+def _shared_scores(views: Sequence[View]) -> list[str]:
+    """Scores that both of two runs have."""
+    if len(views) != 2:
+        return []
+    mine, other = (records.score_columns(view.run, view) for view in views)
+    return [name for name in mine if name in other]
 
 
 def _differences(comparisons: Sequence[Any]) -> dict[str, tuple[float, float]]:
