@@ -54,8 +54,8 @@ def leaderboard(runs: Runs, reference: bool = False, resamples: int = 2000, seed
             | {"pairs": len(scores), "wins": _wins(scores, people) if not panel.people and people else None}
         )
     notes = [
-        f"mean_subset is the unweighted mean over {len(wanted)} pairs, void where one is missing; mean_task averages the "
-        "subsets of a task first and is another number.",
+        f"mean_subset is the unweighted mean over {len(wanted)} pairs, void where one is missing; mean_task averages "
+        "the subsets of a task first and is another number.",
         "Its interval resamples items inside every pair.",
         INTERVALS,
     ]
@@ -115,8 +115,8 @@ def gaps(runs: Runs) -> Table:
     notes = [
         INTERVALS,
         ESTIMATORS,
-        "differs: the model's score lies outside the people's interval. headroom: score by people's score, with the ends of "
-        "their interval in its place; a high score where agreement is low says little.",
+        "differs: the model's score lies outside the people's interval. headroom: score by people's score, with the "
+        "ends of their interval in its place; a high score where agreement is low says little.",
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None)
     return Table(
@@ -162,8 +162,9 @@ def agreement(runs: Runs) -> Table:
     if frame.is_empty():
         raise UsageError("Agreement needs two annotators on a pair: two people's runs, or one run with --attempts 2.")
     notes = [
-        "Fleiss kappa, mean pairwise ARI, mean pairwise Spearman, mean Spearman by query; alpha is Krippendorff's at the "
-        "level of the answers, over all annotators and with missing answers. Two annotators: Fleiss kappa is Scott's pi.",
+        "Fleiss kappa, mean pairwise ARI or Spearman, mean Spearman by query; alpha is Krippendorff's at the "
+        "level of the answers, with missing ones.",
+        "Two annotators: Fleiss kappa is Scott's pi.",
         *_data_notes(runs),
     ]
     return Table(

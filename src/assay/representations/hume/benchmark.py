@@ -58,17 +58,13 @@ class HumeTask(Task):
     def _groups(self, pair: PairItems, item: Item) -> dict[str, str | int | float]:
         spec = self.spec
         codes = spec.subsets[pair.subset]
-        groups: dict[str, str | int | float] = {
+        return {
             "pair": pair.key,
             "kind": spec.kind,
             "language": "+".join(code.partition("-")[0] for code in codes),
             "answers_as": "model" if self.side else "annotator",
+            "gold_answer": _shown(spec.kind, item.gold),
         }
-        if spec.kind == "sts":
-            groups["gold"] = float(item.gold)
-        if spec.kind == "classification":
-            groups["gold_label"] = item.gold
-        return groups
 
 
 class AnnotatorTask(HumeTask):
@@ -97,23 +93,23 @@ class AnnotatorTask(HumeTask):
         pair, item = self.items[sample.id]
         reading = questions.read(pair, item, output)
         answer, kind = reading.value, self.spec.kind
-        scores: dict[str, float | None] = {"answered": float(answer is not None)}
-        groups: dict[str, str | int | float] = {"read": reading.how}
         if answer is None:
-            return Outcome(scores, groups=groups)
+            return Outcome({"answered": 0.0, "value": None}, groups={"read": reading.how, "answer": "none"})
+        more: dict[str, float] = {}
         if kind == "classification":
-            scores["correct"] = float(answer == item.gold)
-            groups["answer"] = answer
+            value = float(answer == item.gold)
         elif kind == "sts":
-            scores["rating"] = float(answer)
+            value = float(answer)
         elif kind == "clustering":
-            scores |= scoring.clustering_scores(item.gold, answer)
+            more = scoring.clustering_scores(item.gold, answer)
+            value = more.pop("v_measure")
         else:
             found = scoring.query_scores(item.gold, answer)
             if found is None:
-                return Outcome({"answered": 0.0}, groups={"read": "incomplete"})
-            scores |= {"ap": found["map"], "mrr_at_10": found["mrr@10"], "ndcg_at_10": found["ndcg@10"]}
-        return Outcome(scores, groups=groups)
+                return Outcome({"answered": 0.0, "value": None}, groups={"read": "incomplete", "answer": "none"})
+            value, more = found["map"], {"mrr_at_10": found["mrr@10"], "ndcg_at_10": found["ndcg@10"]}
+        groups: dict[str, str | int | float] = {"read": reading.how, "answer": _shown(kind, answer)}
+        return Outcome({"answered": 1.0, "value": value, **more}, groups=groups)
 
 
 class EncoderTask(HumeTask):
@@ -152,14 +148,19 @@ class EncoderTask(HumeTask):
         from assay.representations.hume import protocol, scoring
 
         _, item = self.items[sample.id]
-        answer = output["answer"]
-        if self.spec.kind == "classification":
-            return Outcome({"correct": float(answer == item.gold), "answered": 1.0}, groups={"answer": answer})
-        if self.spec.kind == "sts":
-            return Outcome({"rating": float(answer), "answered": 1.0})
-        if self.spec.kind == "clustering":
-            return Outcome({**scoring.clustering_scores(item.gold, answer), "answered": 1.0})
-        return Outcome({"ap": protocol.trec_ap(item, answer), "answered": 1.0})
+        answer, kind = output["answer"], self.spec.kind
+        groups: dict[str, str | int | float] = {"read": "given", "answer": _shown(kind, answer)}
+        more: dict[str, float] = {}
+        if kind == "classification":
+            value = float(answer == item.gold)
+        elif kind == "sts":
+            value = float(answer)
+        elif kind == "clustering":
+            more = scoring.clustering_scores(item.gold, answer)
+            value = more.pop("v_measure")
+        else:
+            value = protocol.trec_ap(item, answer)
+        return Outcome({"answered": 1.0, "value": value, **more}, groups=groups)
 
 
 class RankerTask(HumeTask):
@@ -177,7 +178,11 @@ class RankerTask(HumeTask):
         """trec_eval's average precision."""
         from assay.representations.hume import protocol
 
-        return Outcome({"ap": protocol.trec_ap(self.items[sample.id][1], output["answer"]), "answered": 1.0})
+        answer = output["answer"]
+        value = protocol.trec_ap(self.items[sample.id][1], answer)
+        return Outcome(
+            {"answered": 1.0, "value": value}, groups={"read": "given", "answer": _shown("reranking", answer)}
+        )
 
 
 def _metrics(specs: Iterable[TaskSpec]) -> tuple[Any, ...]:
@@ -185,18 +190,16 @@ def _metrics(specs: Iterable[TaskSpec]) -> tuple[Any, ...]:
     wanted = tuple(key(spec.name, subset) for spec, subset in pairs(specs))
     present = {spec.kind for spec in specs}
     by_kind = {
-        "classification": macro("correct", over="pair", name="accuracy", where={"kind": "classification"}, error=None),
-        "clustering": macro("v_measure", over="pair", name="v_measure", where={"kind": "clustering"}, error=None),
-        "reranking": macro("ap", over="pair", name="map", where={"kind": "reranking"}, error=None),
-        "sts": function("spearman", measures.spearman, ("rating", "gold", "pair"), where={"kind": "sts"}, error=None),
+        kind: macro("value", over="pair", name=name, where={"kind": kind}, error=None)
+        for kind, name in (("classification", "accuracy"), ("clustering", "v_measure"), ("reranking", "map"))
     }
+    by_kind["sts"] = function("spearman", measures.spearman, measures.READS, where={"kind": "sts"}, error=None)
+    overall = partial(measures.mean_over_pairs, wanted=wanted)
     return (
-        function(
-            "mean_subset", partial(measures.mean_over_pairs, wanted=wanted), ("pair", "kind"), error=None, headline=True
-        ),
+        function("mean_subset", overall, measures.READS, error=None, headline=True),
         *(by_kind[kind] for kind in KINDS if kind in present),
         mean("answered", name="answer_rate", bounds=(0, 1)),
-        rate("read", "refused", name="refusal_rate", where={"answers_as": "annotator"}, higher_is_better=False),
+        rate("read", "refused", name="refusal_rate", higher_is_better=False),
     )
 
 
@@ -311,3 +314,12 @@ class Hume(Benchmark):
 
 def _plain(gold: Any) -> Any:
     return list(gold) if isinstance(gold, tuple) else gold
+
+
+def _shown(kind: str, answer: Any) -> str:
+    """An answer or gold as a group: label, number, judgements, number of clusters."""
+    if kind == "clustering":
+        return f"{len(set(answer))} clusters"
+    if kind == "reranking":
+        return " ".join(f"{value:.3g}" for value in answer)
+    return f"{answer:.6g}" if kind == "sts" else str(answer)

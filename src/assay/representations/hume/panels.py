@@ -111,7 +111,7 @@ def _joined(runs: Sequence[Run]) -> pl.DataFrame:
 
 
 def estimates(panel: Panel, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Estimate]:
-    """Main score of every pair: Wilson for accuracy, Fisher's z for Spearman, a bootstrap over queries or texts else."""
+    """Main score of every pair: Wilson for accuracy, Fisher z for Spearman, else a bootstrap over queries or texts."""
     found = {}
     for (name, kind, language), part in panel.records.partition_by(
         "pair", "kind", "language", as_dict=True, maintain_order=True
@@ -127,36 +127,28 @@ def _estimate(
 ) -> Estimate:  # fmt: skip
     kind = about[1]
     answered = float(part["answered"].mean() or 0)  # type: ignore[arg-type]
-    column = {"sts": "rating", **measures.MEANS}[kind]
-    done = part.filter(pl.col(column).is_not_null()) if column in part.columns else part.clear()
+    done = part.filter(pl.col("value").is_not_null())
     value = measures.main_scores(done)[about[0]] if done.height else float("nan")
     nan = float("nan")
     if not np.isfinite(value):
         return Estimate(*about, value, nan, nan, "none", 0, answered, np.full(resamples, np.nan))
-    if kind == "classification":
-        right = _by_item(done, kind)
-        low, high = wilson(value * len(right), len(right), level)
-        drawn = bootstrap.means(right, bootstrap.draws(len(right), resamples, rng))
-        return Estimate(*about, value, float(low), float(high), "Wilson", len(right), answered, drawn)
+    if kind == "clustering":
+        drawn, n = _cluster_resamples(panel, done, resamples, rng)
+        ends, interval = bootstrap.percentile(drawn, level), "bootstrap over texts"
+        return Estimate(*about, value, *ends, interval, n, answered, drawn)
+    items = measures.together(done)
+    n, values = items.height, items["value"].to_numpy()
+    picks = bootstrap.draws(n, resamples, rng)
     if kind == "sts":
-        rated = done.group_by("sample", maintain_order=True).agg(pl.col("rating").mean(), pl.col("gold").first())
-        low, high = fisher_z(min(max(value, -1.0), 1.0), rated.height, level)
-        picks = bootstrap.draws(rated.height, resamples, rng)
-        drawn = bootstrap.spearmans(rated["rating"].to_numpy(), rated["gold"].to_numpy(), picks)
-        return Estimate(*about, value, float(low), float(high), "Fisher z", rated.height, answered, drawn)
-    if kind == "reranking":
-        ap = done.group_by("sample", maintain_order=True).agg(pl.col("ap").mean())["ap"].to_numpy()
-        drawn = bootstrap.means(ap, bootstrap.draws(len(ap), resamples, rng))
-        ends = bootstrap.percentile(drawn, level)
-        return Estimate(*about, value, *ends, "bootstrap over queries", len(ap), answered, drawn)
-    drawn, n = _cluster_resamples(panel, done, resamples, rng)
-    return Estimate(*about, value, *bootstrap.percentile(drawn, level), "bootstrap over texts", n, answered, drawn)
-
-
-def _by_item(done: pl.DataFrame, kind: str) -> np.ndarray:
-    if done["answers_as"][0] == "annotator" and done["attempt"].n_unique() > 1:
-        return measures.votes(done)["correct"].to_numpy()
-    return done.group_by("sample", maintain_order=True).agg(pl.col("correct").mean())["correct"].to_numpy()
+        drawn = bootstrap.spearmans(values, items["gold_answer"].cast(pl.Float64).to_numpy(), picks)
+        low, high = fisher_z(min(max(value, -1.0), 1.0), n, level)
+        return Estimate(*about, value, float(low), float(high), "Fisher z", n, answered, drawn)
+    drawn = bootstrap.means(values, picks)
+    if kind == "classification":
+        low, high = wilson(value * n, n, level)
+        return Estimate(*about, value, float(low), float(high), "Wilson", n, answered, drawn)
+    ends, interval = bootstrap.percentile(drawn, level), "bootstrap over queries"
+    return Estimate(*about, value, *ends, interval, n, answered, drawn)
 
 
 def _cluster_resamples(

@@ -1,4 +1,4 @@
-"""Data quality of a study: people against gold, items nobody gets, empty and double texts, test texts in training data."""
+"""Data quality of a study: people against gold, items nobody gets, empty and double texts, leaks from training."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def text_faults(pair: PairItems) -> list[dict[str, Any]]:
             places.setdefault(normalise(text), []).append(where)
             if normalise(text) in trained:
                 rows.append({"pair": pair.key, "item": where, "fault": "in training data", "detail": text[:80]})
-    for text, found in places.items():
+    for found in places.values():
         if len(found) > 1:
             rows.append({"pair": pair.key, "item": found[0], "fault": "double", "detail": ", ".join(found[1:])[:80]})
     for near in near_duplicates([text for _, text in texts], 0.8):

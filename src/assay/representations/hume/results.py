@@ -106,9 +106,10 @@ def read_scores(folder: Path | str) -> dict[str, dict[str, float]]:
         return _read_csv(table)
     found: dict[str, dict[str, float]] = {}
     for path in sorted(folder.rglob("*.json")):
-        if path.name == "model_meta.json" or path.parent.name.startswith("annotator_"):
+        inside = path.relative_to(folder).parts
+        if path.name in ("model_meta.json", "manifest.json") or any(p.startswith("annotator_") for p in inside):
             continue
-        depth = len(path.relative_to(folder).parts)
+        depth = len(inside)
         model = folder.name if depth == 1 else path.parts[-3 if depth > 2 else -2]
         found.setdefault(model, {}).update({name: entry["main_score"] for name, entry in read_result(path).items()})
     if not found:
