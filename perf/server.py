@@ -282,9 +282,7 @@ def report(seen: dict[str, Any], arguments: argparse.Namespace) -> int:
     print(f"{'all':55} {everything.size:9,} {p50:8.0f} {p99:8.0f}   {rate:.0f} requests a second")
     rss = seen["memory"]
     half = rss[len(rss) // 2] if rss else 0.0
-    print(
-        f"memory: {rss[0]:.0f} MB at first, {half:.0f} half way, {rss[-1]:.0f} at the end, {max(rss):.0f} at most"
-    )
+    print(f"memory: {rss[0]:.0f} MB at first, {half:.0f} half way, {rss[-1]:.0f} at the end, {max(rss):.0f} at most")
     print(f"CPU: {seen['cpu']:.0f} s of the server; load {os.getloadavg()[0]:.1f}; answers: {dict(seen['counts'])}")
     print(f"submissions: {dict(seen['entries'])}")
     for error, number in seen["errors"].most_common(10):

@@ -449,7 +449,8 @@ def test_a_damaged_manifest_hides_one_run_only(house, toy):
 
 @pytest.mark.slow
 def test_pages_of_200000_records_come_at_once(house):
-    """Every list page under 300 ms, whatever is sorted and filtered; whole-table reads would take seconds."""
+    """Every list page under 300 ms of all cores together, whatever is sorted and filtered; reading the whole table
+    takes seconds."""
     from assay.core.store import frame_of, with_samples
 
     n, rng = 200_000, random.Random(0)
@@ -472,13 +473,14 @@ def test_pages_of_200000_records_come_at_once(house):
     for path in paths:
         best = min(_timed(lambda: reader.get(f"/runs/big/records{path}")) for _ in range(2))  # noqa: B023
         slow[path] = best
-    assert max(slow.values()) < 0.3 or os.getloadavg()[0] > 2, slow
+    assert max(slow.values()) < 0.3, slow
 
 
 def _timed(call) -> float:
-    begun = time.perf_counter()
+    """Processor time of this process, so that a busy machine is no failure."""
+    begun = time.process_time()
     assert call().status_code == 200
-    return time.perf_counter() - begun
+    return time.process_time() - begun
 
 
 def test_a_run_read_by_the_core_and_by_the_server_is_the_same(house, toy):
