@@ -41,7 +41,9 @@ def closed(optimiser, loss):
     return closure
 
 
-def network(seed: int = 0, dtype=torch.float64, batch_norm: bool = False) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+def network(
+    seed: int = 0, dtype=torch.float64, batch_norm: bool = False
+) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
     torch.manual_seed(seed)
     layers = [nn.Linear(5, 8), *([nn.BatchNorm1d(8)] if batch_norm else []), nn.Tanh(), nn.Linear(8, 3)]
     net = nn.Sequential(*layers).to(dtype)

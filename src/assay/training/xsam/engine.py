@@ -456,5 +456,3 @@ def _any_half(tensors: list[Tensor]) -> bool:
 def loss_of(value: Any) -> float:
     """A closure's loss as a number."""
     return float(value.detach()) if isinstance(value, Tensor) else float(value)
-
-

@@ -121,9 +121,7 @@ def search_fit(loss: Callable[[float], float], psi: float, alphas: Sequence[floa
     return _chosen([*alphas, *nodes], [*(loss(a) for a in alphas), *values], fallback)
 
 
-def search(
-    kind: str, loss: Callable[[float], float], psi: float, alphas: Sequence[float], fallback: float
-) -> Found:
+def search(kind: str, loss: Callable[[float], float], psi: float, alphas: Sequence[float], fallback: float) -> Found:
     """Largest loss on the circle by ``grid``, ``golden`` or ``fit``.
 
     Parameters
