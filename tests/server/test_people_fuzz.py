@@ -17,7 +17,7 @@ from schemathesis import GenerationMode
 
 from assay.systems import forms
 
-QUICK, LONG = 2, 60
+QUICK, LONG = 1, 60
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),

@@ -53,8 +53,6 @@ def main() -> None:
         server.should_exit = True
 
     threading.Thread(target=watch, daemon=True).start()
-    # Ctrl-C is the run's to handle; it closes our input when it is done.
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
     server.run(sockets=[listener])
     withdraw(database, token)
     database.close()
