@@ -10,6 +10,7 @@ import zipfile
 
 import pytest
 import sqlalchemy as sa
+from board_verdict import quick_verdict
 
 from assay.cli import main
 from assay.server.boards.tables import Board, Entry
@@ -175,8 +176,9 @@ def test_submitters_at_once_all_get_in_and_numbers_have_no_gap(house):
     assert clients[0].get(f"/api/boards/{key}/history").json()["whole"]
 
 
-def test_exports_hold_boards_and_all_submissions_and_no_formula(house):
+def test_exports_hold_boards_and_all_submissions_and_no_formula(house, monkeypatch):
     key, worker = make(house)
+    monkeypatch.setattr(Worker, "_judged", quick_verdict(TRUTH))
     anna, admin = house.program("submitter", "anna"), house.program("admin")
     first = send(anna, key, predictions(8), system="=cmd()", file="../../p.jsonl").json()
     send(anna, key, predictions(5), system="second")

@@ -13,6 +13,7 @@ import time
 import msgspec
 import pytest
 import sqlalchemy as sa
+from board_verdict import quick_verdict
 
 from assay.core.errors import UsageError
 from assay.server import accounts
@@ -36,6 +37,9 @@ from assay.server.database import open_database
 from assay.server.settings import Settings
 
 BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+SLOW_BOTH = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 N = 20
 TRUTH = {f"s{i}": str(i * 5 % 7 % 2) for i in range(N)}
 
@@ -104,17 +108,8 @@ class Desk:
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Verdicts without a process: what the real scorer would say of a whole file, or that it failed."""
-
-    def verdict(self, claim, scratch, stop):
-        rows = [json.loads(x) for x in submissions.stored(self.settings, claim.entry).read_text().splitlines()]
-        if rows[0]["label"] == "leak":
-            return {"status": "failed", "reason": "None of the predictions could be scored."}
-        value = sum(TRUTH[r["id"]] == r["label"] for r in rows) / N
-        score = {"metric": "accuracy", "value": value, "low": value / 2, "high": (value + 1) / 2, "n": N}
-        return {"status": "scored", "shown": [score], "final": [score]}
-
-    return lambda: monkeypatch.setattr(Worker, "_judged", verdict)
+    """From now on verdicts come without a process."""
+    return lambda: monkeypatch.setattr(Worker, "_judged", quick_verdict(TRUTH))
 
 
 @pytest.fixture
@@ -137,7 +132,7 @@ def test_submission_is_scored_with_interval_and_n(desk):
     assert [e["event"] for e in desk.events()] == ["created", "opened", "received", "scored"]
 
 
-@BOTH
+@SLOW_BOTH
 def test_faults_are_twenty_with_lines_and_the_rest_counted_and_do_not_use_up_the_day(desk):
     bad = "\n".join(['{"id": "s0"}'] * 33).encode()
     entry = desk.submit(content=bad)
@@ -225,7 +220,7 @@ def until(found, seconds=40.0):
     return value
 
 
-@BOTH
+@SLOW_BOTH
 def test_job_of_a_killed_worker_runs_again_and_its_judge_dies_with_it(desk):
     entry = desk.submit(lambda i: "slow" if i == 4 else "0")
     process = spawn(desk)
@@ -467,7 +462,8 @@ def test_hidden_options_among_the_runs_are_refused(desk, monkeypatch):
 
 
 @BOTH
-def test_database_refuses_to_change_what_was_written(desk):
+def test_database_refuses_to_change_what_was_written(desk, quick):
+    quick()
     entry = desk.submit()
     desk.worker.step()
     for statement in (
