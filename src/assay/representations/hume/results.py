@@ -95,8 +95,8 @@ def read_result(path: Path | str) -> dict[str, dict[str, Any]]:
 def read_scores(folder: Path | str) -> dict[str, dict[str, float]]:
     """Main scores by model and pair.
 
-    Reads ``main_scores.csv`` (model, task, hf_subset, main_score), the layout ``results/MODEL/REVISION/TASK.json``, and a
-    flat folder of result files, whose model is the folder's name.
+    Reads ``main_scores.csv`` (model, task, hf_subset, main_score), the layout ``results/MODEL/REVISION/TASK.json``, and
+    a flat folder of result files, whose model is the folder's name.
     """
     folder = Path(folder)
     if not folder.is_dir():

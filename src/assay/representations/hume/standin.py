@@ -95,18 +95,17 @@ def _clustering(spec: TaskSpec, words: Mapping[str, Any], size: int, rng: np.ran
 
 
 def _reranking(spec: TaskSpec, words: Mapping[str, Any], size: int, rng: np.random.Generator) -> list[Item]:
+    """Relevant is what is of the query's field; its own words do not recur."""
     subjects = [(topic, s) for topic, found in words["topics"].items() for s in found["s"]]
     asked = [(frame, topic, s) for frame, (topic, s) in product(words["queries"], subjects)]
     relevant = spec.relevant or 1
     items = []
     for number, i in enumerate(rng.permutation(len(asked))[:size]):
         frame, topic, subject = asked[i]
-        here = words["topics"][topic]
-        right = [(subject, here["p"][j]) for j in rng.permutation(len(here["p"]))[:relevant]]
-        near = [(s, _pick(here["p"], rng)) for s in here["s"] if s != subject][:2]
+        same = [(s, p) for s, p in _facts(words, topic) if s != subject]
         others = [fact for other in words["topics"] if other != topic for fact in _facts(words, other)]
-        far = [others[j] for j in rng.permutation(len(others))[: spec.candidates - relevant - len(near)]]
-        facts = [*right, *near, *far]
+        facts = [same[j] for j in rng.permutation(len(same))[:relevant]]
+        facts += [others[j] for j in rng.permutation(len(others))[: spec.candidates - relevant]]
         order = rng.permutation(len(facts))
         texts = [_sentence(_pick(words["frames"], rng), *facts[j]) for j in order]
         gold = tuple(int(j < relevant) for j in order)
