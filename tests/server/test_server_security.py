@@ -497,7 +497,7 @@ def raw(house, data: bytes) -> bytes:
 
 def test_every_answer_carries_the_policy(house, monkeypatch):
     reader = house.client("reader")
-    monkeypatch.setattr("assay.server.runs.routes.Library.__init__", lambda *_: 1 / 0)
+    monkeypatch.setattr("assay.server.runs.folders.RunFolders.all", lambda self: 1 / 0)
     answers = {
         200: reader.get("/account"), 303: house.client().get("/runs"), 404: reader.get("/nothing"),
         405: reader.put("/account"), 403: reader.get("/admin/audit"), 421: reader.get("/", headers={"host": "x"}),

@@ -42,6 +42,7 @@ def create_app(settings: Settings, database: Database | None = None) -> FastAPI:
     )
     app.state.settings = settings
     app.state.database = database
+    app.state.library = runs.Library(settings)
     app.state.sign_ins = SignInLimiter(settings.limits.sign_in_failures)
     install_errors(app)
     app.mount("/static", _Static(directory=str(files("assay.server").joinpath("static"))), name="static")

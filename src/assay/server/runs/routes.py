@@ -18,7 +18,8 @@ from assay.server.runs.folders import RunFolder, RunFolders
 from assay.server.runs.queries import PAGE, View, Views, disagreements
 from assay.server.runs.queries import Query as RecordQuery
 from assay.server.runs.scores import PENDING, Scores, names_of
-from assay.server.web import answer, render, require, settings_of, url_with
+from assay.server.settings import Settings
+from assay.server.web import answer, render, require, url_with
 
 router = APIRouter(dependencies=[Depends(require("reader"))])
 LIST_PAGE = 50
@@ -36,19 +37,15 @@ Sample = Annotated[str, Query(max_length=2000)]
 class Library:
     """What the pages of one server share: the runs there are, their views and scores."""
 
-    def __init__(self, request: Request) -> None:
-        settings = settings_of(request)
+    def __init__(self, settings: Settings) -> None:
         self.folders = RunFolders(settings.runs)
         self.views = Views(settings.root / "cache" / "runs")
         self.scores = Scores()
 
 
 def library(request: Request) -> Library:
-    """The library of this server, made when first asked for. A dependency."""
-    state = request.app.state
-    if not hasattr(state, "library"):
-        state.library = Library(request)
-    return state.library
+    """The library of this server. A dependency."""
+    return request.app.state.library
 
 
 def run_of(request: Request, run: str) -> RunFolder:
