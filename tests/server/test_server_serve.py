@@ -32,7 +32,7 @@ class Serve:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         self.url = f"{scheme}://127.0.0.1:{self.port}"
         for _ in range(600):
-            if "assay serves" in self.log:
+            if "Serving" in self.log:
                 break
             assert self.process.poll() is None, self.log
             time.sleep(0.05)

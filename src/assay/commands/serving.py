@@ -47,7 +47,7 @@ def serve_(arguments: Any) -> int:
     database = open_database(settings.database)
     link = first_link(database, settings, arguments.admin)
     invitation = f"\nSet a password with this link; it works once:\n{link}" if link else ""
-    print(f"assay serves {settings.runs} at {settings.url}{invitation}", file=sys.stderr, flush=True)
+    print(f"Serving {settings.runs} at {settings.url}{invitation}", file=sys.stderr, flush=True)
     config = uvicorn.Config(
         create_app(settings, database),
         host=settings.host,
