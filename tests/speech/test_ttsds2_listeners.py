@@ -135,7 +135,7 @@ def test_learnt_weights_find_the_factor_that_counts_when_it_is_the_same_everywhe
 
 @pytest.fixture
 def folder(tmp_path):
-    for k, system in enumerate(("good", "poor", "reference", "voices")):
+    for k, system in enumerate(("alpha", "beta", "reference", "voices")):
         (tmp_path / system).mkdir()
         for u in range(3):
             tone = 0.3 * np.sin(2 * np.pi * (200 + 50 * k + u) * np.arange(8000) / 16000)
@@ -161,7 +161,7 @@ def test_each_test_shows_the_recordings_it_is_about(folder):
             assert forms.read(form).parts() <= set(range(4))
             # Nothing that a listener reads says which system it is.
             text = messages[0]["content"][0]["text"] + json.dumps(form)
-            assert not any(name in text for name in ("good.", "poor", "u0", "u1"))
+            assert not any(name in text for name in ("alpha", "beta", "u0", "u1"))
 
 
 def test_the_sign_of_a_flipped_pair_is_turned_round(folder):
@@ -204,9 +204,9 @@ def test_answers_become_ratings_and_opinion_scores(folder, tmp_path):
     assert run.status == "finished"
     table = opinions(Runs([run])).frame
     mos = dict(table.filter(pl.col("scale") == "MOS").select("system", "mean").iter_rows())
-    assert mos == {"good": 5.0, "poor": 2.0, "reference": 5.0}
+    assert mos == {"alpha": 5.0, "beta": 2.0, "reference": 5.0}
     mushra = dict(table.filter(pl.col("scale") == "MUSHRA").select("system", "mean").iter_rows())
-    assert mushra == {"good": 90.0, "poor": 20.0, "reference": 100.0}
+    assert mushra == {"alpha": 90.0, "beta": 20.0, "reference": 100.0}
     assert set(ratings_of(Runs([run]))["listener"]) == {"ear"}
     (tmp_path / "out").mkdir()
     listening.export_ratings(tmp_path / "out", runs=str(run.path))
@@ -216,7 +216,7 @@ def test_answers_become_ratings_and_opinion_scores(folder, tmp_path):
 
 
 def test_a_guesser_stays_on_every_scale(tmp_path):
-    run = assay.run(ListeningTest(), listening.guess(), into=tmp_path / "run", loading="assay.systems.loading")
+    run = assay.run(ListeningTest(), listening.guess(), into=tmp_path / "run")
     assert set(run.records["status"]) == {"ok"}
     assert run.records["read"].n_unique() == 1
 

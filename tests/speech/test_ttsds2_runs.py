@@ -11,7 +11,6 @@ import pytest
 import soundfile
 
 import assay
-from assay.core.engine import Engine
 from assay.core.errors import DataError, ProviderError, UsageError
 from assay.core.results import Runs
 from assay.speech.ttsds2 import BenchmarkSuite, DirectoryDataset, analyses, leaderboard, recipes, score
@@ -97,7 +96,7 @@ def test_score_of_two_folders_names_which_score_it_is(sets):
 
 def run_of(sets, system, into, **options):
     bench = TTSDS2(str(sets / "real"), features=CHEAP, noise_clips=4, replicates=6, **options)
-    return assay.run(bench, system, into=into, loading="assay.systems.loading", engine=Engine(workers=1))
+    return assay.run(bench, system, into=into, workers=1)
 
 
 @pytest.fixture(scope="module")
@@ -170,7 +169,7 @@ def test_a_speaking_system_is_spoken_once_and_resumed(sets, tmp_path):
     texts = tmp_path / "texts.txt"
     texts.write_text("one\ntwo\nthree\nfails\n")
     bench = TTSDS2(str(sets / "real"), features=CHEAP, noise_clips=3, replicates=0, texts=str(texts))
-    run = assay.run(bench, Counting(), into=tmp_path / "run", engine=Engine(workers=1))
+    run = assay.run(bench, Counting(), into=tmp_path / "run", workers=1)
     assert sorted(said) == ["fails", "one", "three", "two"]
     assert set(run.records["failure_rate"]) == {25.0}
     assert len(list((run.path / "speech" / "all").glob("*.wav"))) == 3
@@ -267,8 +266,7 @@ def test_domains_are_subfolders_of_both(sets, tmp_path):
         shutil.copytree(sets / "good", tmp_path / "sys" / domain)
     bench = TTSDS2(str(tmp_path / "real"), features="onset_rate", domains="a,b", noise_clips=3, replicates=0)
     run = assay.run(
-        bench, f"submission:{tmp_path / 'sys'}", into=tmp_path / "run", loading="assay.systems.loading",
-        engine=Engine(workers=1),
+        bench, f"submission:{tmp_path / 'sys'}", into=tmp_path / "run", workers=1,
     )  # fmt: skip
     assert run.records["task"].to_list() == ["a", "b"]
     assert run.records["ttsds2_lite"].n_unique() == 1
@@ -335,3 +333,29 @@ def test_the_benchmark_keeps_the_rules():
 def test_published_numbers_name_their_source():
     found = json.loads((Path(analyses.__file__).with_name("references.json")).read_text(encoding="utf-8"))
     assert "ttsds/website" in found["source"]
+
+
+def test_tables_of_languages_correlate_by_permuted_rows(tmp_path):
+    from assay.speech.ttsds2.languages import mantel, study
+
+    place = np.array([0.0, 1.0, 2.5, 4.5, 7.0, 10.0])
+    apart = np.abs(place[:, None] - place)
+    rho, p = mantel(100 - apart, apart, permutations=999)
+    assert rho == pytest.approx(-1)
+    assert p < 0.02
+    noise = np.random.default_rng(0).normal(size=(6, 6))
+    assert mantel(noise + noise.T, apart, permutations=499)[1] > 0.05
+    with pytest.raises(UsageError, match="four"):
+        mantel(apart[:3, :3], apart[:3, :3])
+    pitches = {"aa": 100.0, "bb": 115.0, "cc": 160.0, "dd": 230.0}
+    lines = ["a,b,distance"]
+    for name, pitch in pitches.items():
+        written(tmp_path / "set" / name, stand_in_speech(5, seed=3, pitch=pitch))
+        lines += [f"{name},{other},{abs(np.log(pitch / f))}" for other, f in pitches.items() if other < name]
+    (tmp_path / "typology.csv").write_text("\n".join(lines))
+    study(
+        tmp_path, folder=str(tmp_path / "set"), typology=str(tmp_path / "typology.csv"), features="pitch", noise_clips=2
+    )
+    found = json.loads((tmp_path / "languages.json").read_text())
+    assert found["languages"] == list(pitches)
+    assert found["spearman"] < -0.7

@@ -150,6 +150,7 @@ class TTSDS2(Benchmark):
         "reproduce": f"{_ROOM}.reproduce:reproduce",
         **{name: f"{_ROOM}.recipes:{name}" for name in ("weights", "noise", "admission", "board", "texts")},
         "testset": f"{_ROOM}.recipes:speech_set",
+        "languages": f"{_ROOM}.languages:study",
     }
 
     def __init__(

@@ -63,8 +63,8 @@ class Listening(Task):
                     continue
                 # Which of the two comes first differs by sample, the same for everybody.
                 flipped = self.name == "cmos" and hashlib.blake2b(f"{system}/{utterance}".encode()).digest()[0] % 2
-                groups = {"system": system, "utterance": utterance, "scale": self.name.upper(), "flipped": int(flipped),
-                          "domain": bench.domain}  # fmt: skip
+                groups = {"speaker": system, "utterance": utterance, "scale": self.name.upper(),
+                          "flipped": int(flipped), "domain": bench.domain}  # fmt: skip
                 found.append(
                     Sample(
                         f"{system}/{utterance}", {"system": system, "utterance": utterance}, target, groups, utterance
@@ -125,7 +125,7 @@ class Listening(Task):
         given = value["ratings"]
         if self.name == "mushra":
             rows = [
-                {"system": ids[i], "utterance": sample.input["utterance"], "value": float(v)} for i, v in given.items()
+                {"speaker": ids[i], "utterance": sample.input["utterance"], "value": float(v)} for i, v in given.items()
             ]
             return Outcome({"rating": sum(given.values()) / len(given)}, groups={"read": "json"}, rows=rows)
         sign = -1 if sample.groups["flipped"] else 1
@@ -151,9 +151,11 @@ class ListeningTest(Benchmark):
     paper = "arXiv:2506.19441"
     extras = ("ttsds2",)
     metrics = (
-        mean("rating", name="mos", where={"scale": "MOS"}, by=("system",), bounds=(-3, 100), headline=True, error=None),
-        mean("rating", name="cmos", where={"scale": "CMOS"}, by=("system",), bounds=(-3, 100), error=None),
-        mean("rating", name="smos", where={"scale": "SMOS"}, by=("system",), bounds=(-3, 100), error=None),
+        mean(
+            "rating", name="mos", where={"scale": "MOS"}, by=("speaker",), bounds=(-3, 100), headline=True, error=None
+        ),
+        mean("rating", name="cmos", where={"scale": "CMOS"}, by=("speaker",), bounds=(-3, 100), error=None),
+        mean("rating", name="smos", where={"scale": "SMOS"}, by=("speaker",), bounds=(-3, 100), error=None),
         rate("read", "unread", name="unread_rate", error=None, higher_is_better=False),
     )
     analyses = {"opinions": f"{_ROOM}.listening:opinions"}
@@ -263,12 +265,12 @@ def ratings_of(runs: Runs) -> Any:
     for run in runs:
         records = run.records.filter(pl.col("status") == "ok")
         if "respondent" not in records.columns:
-            records = records.with_columns(respondent=pl.lit(str(run.info["system"].get("name", "listener"))))
+            records = records.with_columns(respondent=pl.lit(str(run.system)))
         for record in records.filter(pl.col("scale") != "MUSHRA").iter_rows(named=True):
             if record["rating"] is not None:
                 rows.append(
                     {
-                        "domain": record["domain"], "system": record["system"], "utterance": record["utterance"],
+                        "domain": record["domain"], "system": record["speaker"], "utterance": record["utterance"],
                         "listener": record["respondent"], "scale": record["scale"], "value": float(record["rating"]),
                     }
                 )  # fmt: skip
@@ -277,7 +279,7 @@ def ratings_of(runs: Runs) -> Any:
             keyed = finer.join(records.select("sample", "attempt", "respondent", "domain"), on=["sample", "attempt"])
             rows += [
                 {
-                    "domain": row["domain"], "system": row["system"], "utterance": row["utterance"],
+                    "domain": row["domain"], "system": row["speaker"], "utterance": row["utterance"],
                     "listener": row["respondent"], "scale": "MUSHRA", "value": row["value"],
                 }
                 for row in keyed.iter_rows(named=True)
