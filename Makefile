@@ -24,13 +24,13 @@ help:
 demo: .venv/.demo
 	sh scripts/demo.sh
 
-# Without bubblewrap or g++ the tests of the sandbox are skipped, and say so.
+# Without bubblewrap, g++ or PostgreSQL the tests that need them are skipped, and say so.
 test: .venv/.test
-	-sh scripts/debian.sh "Sandbox tests" bwrap:bubblewrap g++:g++
+	-sh scripts/debian.sh "Tests of sandbox and server" bwrap:bubblewrap g++:g++ pg_createcluster:postgresql openssl:openssl
 	$(PY) -m pytest -n 2
 
 test-all: .venv/.test
-	sh scripts/debian.sh "Browser and sandbox tests" chromium:chromium bwrap:bubblewrap g++:g++
+	sh scripts/debian.sh "All tests" chromium:chromium bwrap:bubblewrap g++:g++ pg_createcluster:postgresql openssl:openssl
 	$(PY) -m pytest -n 2 -m ""
 
 check: .venv/.test
