@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from assay.core.errors import DataError, DataFaults, UsageError
-from assay.representations.hume import annotations, items, methods, questions, registry, standin
+from assay.representations.hume import exchange, items, methods, questions, registry, standin
 from assay.systems import forms
 
 STUDY = standin.study().pairs
@@ -102,20 +102,20 @@ def write(path, rows):
 
 def test_annotations_go_out_and_come_back(tmp_path):
     rows = [line(pair, who=who) for pair in ALL for who in ("anna@example.org", "ben")]
-    found = annotations.read_annotations(write(tmp_path / "a.jsonl", rows), ALL)
+    found = exchange.read_annotations(write(tmp_path / "a.jsonl", rows), ALL)
     assert [a.answer for a in found] == [row["answer"] for row in rows]
-    annotations.write_annotations(tmp_path / "b.jsonl", found)
+    exchange.write_annotations(tmp_path / "b.jsonl", found)
     assert "anna" not in (tmp_path / "b.jsonl").read_text(encoding="utf-8")
-    again = annotations.read_annotations(tmp_path / "b.jsonl", ALL)
+    again = exchange.read_annotations(tmp_path / "b.jsonl", ALL)
     assert {a.annotator for a in again} == {"annotator_1", "annotator_2"}
     assert [a.answer for a in again] == [a.answer for a in found]
 
 
 def test_drafts_stay_out_of_json_lines(tmp_path):
     rows = [line(LABELS), line(LABELS, 1, status="draft"), line(LABELS, 2, status="discarded")]
-    assert len(annotations.read_annotations(write(tmp_path / "a.jsonl", rows), ALL)) == 1
+    assert len(exchange.read_annotations(write(tmp_path / "a.jsonl", rows), ALL)) == 1
     with pytest.raises(DataError, match="no finished answer"):
-        annotations.read_annotations(write(tmp_path / "b.jsonl", rows[1:]), ALL)
+        exchange.read_annotations(write(tmp_path / "b.jsonl", rows[1:]), ALL)
 
 
 def test_every_bad_row_is_named(tmp_path):
@@ -132,7 +132,7 @@ def test_every_bad_row_is_named(tmp_path):
     ]
     path = write(tmp_path / "a.jsonl", rows)
     with pytest.raises(DataFaults) as caught:
-        annotations.read_annotations(path, ALL)
+        exchange.read_annotations(path, ALL)
     for number, words in enumerate(
         ["has answered", "t-999", "rating 9", "7 documents", "'annotator'", "HUMEEmotion", "nice", "lost"], 2
     ):
@@ -142,14 +142,14 @@ def test_every_bad_row_is_named(tmp_path):
 
 @pytest.mark.parametrize("pair", ALL, ids=lambda p: p.spec.kind)
 def test_argilla_records_go_out_and_come_back(tmp_path, pair):
-    given = annotations.read_annotations(
+    given = exchange.read_annotations(
         write(tmp_path / "a.jsonl", [line(pair, who=who) for who in ("anna@example.org", "ben")]), [pair]
     )
-    records = annotations.argilla_records(pair, given)
+    records = exchange.argilla_records(pair, given)
     path = tmp_path / "records.json"
     path.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
     assert "anna" not in path.read_text(encoding="utf-8")
-    again = annotations.read_annotations(path, ALL)
+    again = exchange.read_annotations(path, ALL)
     assert [(a.item, a.answer) for a in again] == [(a.item, a.answer) for a in given]
     assert records[0]["metadata"].keys() & {"true_label", "true_cluster", "true_score", "is_positive"}
 
@@ -176,11 +176,11 @@ def test_only_submitted_argilla_responses_count(tmp_path):
         argilla(LABELS, 5, [{"values": {"toxicity": {"value": "toxic"}}, "user_id": "u1"}]),
     ]
     (tmp_path / "r.json").write_text(json.dumps(records), encoding="utf-8")
-    found = annotations.read_annotations(tmp_path / "r.json", [LABELS])
+    found = exchange.read_annotations(tmp_path / "r.json", [LABELS])
     assert [a.item for a in found] == [LABELS.items[n].id for n in (0, 1, 3)]
     assert {a.annotator for a in found} == {"annotator_1"}
     with pytest.raises(DataFaults, match="names no task"):
-        annotations.read_annotations(tmp_path / "r.json", ALL)
+        exchange.read_annotations(tmp_path / "r.json", ALL)
 
 
 def test_a_study_goes_out_and_comes_back(tmp_path):

@@ -53,16 +53,16 @@ def test_one_benchmark_takes_people_encoders_and_rankers(runs, folder):
 
 def test_main_scores_are_the_scorers_on_the_same_answers(runs):
     study = Hume(tasks=TASKS).study.pairs
-    from assay.representations.hume import annotations
+    from assay.representations.hume import exchange
     from assay.representations.hume.panels import panels
 
-    given = [a for run in runs[:2] for a in annotations.of_run(run, study)]
+    given = [a for run in runs[:2] for a in exchange.of_run(run, study)]
     main = {"classification": "accuracy", "clustering": "v_measure", "sts": "spearman", "reranking": "map"}
     found = measures.main_scores(panels(runs)[0].records)
     assert len(found) == 4
     for name, value in found.items():
         pair = study[name]
-        scored = scoring.score(pair.spec.kind, annotations.gold(pair), annotations.table(given, pair))
+        scored = scoring.score(pair.spec.kind, exchange.gold(pair), exchange.table(given, pair))
         assert value == pytest.approx(scored["aggregated"][main[pair.spec.kind]], abs=1e-12)
 
 

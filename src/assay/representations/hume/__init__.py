@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from assay.representations.hume.aggregate import by_kind, mean_subset, mean_task, rank_of
-    from assay.representations.hume.annotations import read_annotations, write_annotations
     from assay.representations.hume.benchmark import Hume
+    from assay.representations.hume.exchange import read_annotations, write_annotations
     from assay.representations.hume.items import Item, PairItems, Study, read_study, write_study
     from assay.representations.hume.registry import TaskSpec, pairs, tasks
     from assay.representations.hume.results import read_result, write_result
@@ -28,12 +28,12 @@ _HOMES = {
     "mean_task": "aggregate",
     "pairs": "registry",
     "rank_of": "aggregate",
-    "read_annotations": "annotations",
+    "read_annotations": "exchange",
     "read_result": "results",
     "read_study": "items",
     "score": "scoring",
     "tasks": "registry",
-    "write_annotations": "annotations",
+    "write_annotations": "exchange",
     "write_result": "results",
     "write_study": "items",
 }

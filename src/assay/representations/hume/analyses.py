@@ -11,7 +11,7 @@ import polars as pl
 from assay.core.errors import UsageError
 from assay.core.stats.intervals import fisher_z
 from assay.core.table import Chart, Table
-from assay.representations.hume import annotations, bootstrap, scoring
+from assay.representations.hume import bootstrap, exchange, scoring
 from assay.representations.hume.aggregate import HUMAN, mean_task, published
 from assay.representations.hume.panels import PEOPLE, Estimate, Panel, estimates, is_person, panels, study_of
 from assay.representations.hume.registry import KINDS, pairs, tasks
@@ -182,14 +182,14 @@ def _agreement_rows(chosen: Sequence[Panel]) -> list[dict[str, Any]]:
         if panel.records["answers_as"][0] != "annotator":
             continue
         study = study_of(panel.runs[0])
-        given = [a for run in panel.runs for a in _named(annotations.of_run(run, study), run.id, len(panel.runs))]
+        given = [a for run in panel.runs for a in _named(exchange.of_run(run, study), run.id, len(panel.runs))]
         for name in panel.pairs:
             pair = study[name]
-            answers = {who: a for who, a in annotations.table(given, pair).items() if any(x is not None for x in a)}
+            answers = {who: a for who, a in exchange.table(given, pair).items() if any(x is not None for x in a)}
             if len(answers) < 2:
                 continue
             found = scoring.agreement(pair.spec.kind, answers)
-            together = scoring.score(pair.spec.kind, annotations.gold(pair), answers)
+            together = scoring.score(pair.spec.kind, exchange.gold(pair), answers)
             main = {"classification": "accuracy", "clustering": "v_measure", "sts": "spearman", "reranking": "map"}
             rows.append(
                 {
@@ -223,7 +223,7 @@ def alpha(kind: str, answers: Sequence[Sequence[Any]]) -> float:
     return krippendorff_alpha(rows, level="interval" if kind == "sts" else "nominal")
 
 
-def _named(found: Sequence[annotations.Annotation], run: str, several: int) -> list[annotations.Annotation]:
+def _named(found: Sequence[exchange.Annotation], run: str, several: int) -> list[exchange.Annotation]:
     """Annotators of different runs are different people, whatever they are called."""
     from dataclasses import replace
 

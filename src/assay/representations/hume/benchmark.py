@@ -298,7 +298,7 @@ class Hume(Benchmark):
 
     def read(self, path: Path) -> Iterable[tuple[str, str, int, Outcome]]:
         """Annotations as JSON lines or Argilla records: an attempt an annotator; drafts are left out."""
-        from assay.representations.hume.annotations import read_annotations
+        from assay.representations.hume.exchange import read_annotations
 
         chosen = [pair for pair in self.study.pairs.values() if pair.spec.name in self.specs]
         found = read_annotations(path, chosen)

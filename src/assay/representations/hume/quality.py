@@ -10,7 +10,7 @@ import polars as pl
 
 from assay.core.table import Table
 from assay.core.text import near_duplicates, normalise
-from assay.representations.hume import annotations
+from assay.representations.hume import exchange
 from assay.representations.hume.items import PairItems
 from assay.representations.hume.panels import is_person, study_of
 
@@ -26,7 +26,7 @@ def quality(runs: Runs) -> list[Table]:
     study = study_of(runs[0])
     specs = {row for run in runs for row in run.records["pair"].unique().to_list()}
     chosen = [pair for name, pair in study.items() if name in specs]
-    people = [a for run in runs if is_person(run) for a in annotations.of_run(run, study_of(run))]
+    people = [a for run in runs if is_person(run) for a in exchange.of_run(run, study_of(run))]
     everybody = [a for run in runs for a in _all_answers(run)]
     return [
         _table("texts", "Texts: empty, double, in the training data", [f for p in chosen for f in text_faults(p)]),
@@ -61,7 +61,7 @@ def text_faults(pair: PairItems) -> list[dict[str, Any]]:
     return rows
 
 
-def against_gold(pairs: Iterable[PairItems], given: Sequence[annotations.Annotation]) -> list[dict[str, Any]]:
+def against_gold(pairs: Iterable[PairItems], given: Sequence[exchange.Annotation]) -> list[dict[str, Any]]:
     """Items on which two people or more agree with each other and not with gold; ``people`` is what they say.
 
     Labels: all the same and another. Documents: every judge says otherwise. Ratings: within one step of each other, and
@@ -69,7 +69,7 @@ def against_gold(pairs: Iterable[PairItems], given: Sequence[annotations.Annotat
     """
     rows = []
     for pair in pairs:
-        answers = list(annotations.table(given, pair).values())
+        answers = list(exchange.table(given, pair).values())
         kind = pair.spec.kind
         if kind == "clustering" or len(answers) < 2:
             continue
@@ -97,7 +97,7 @@ def against_gold(pairs: Iterable[PairItems], given: Sequence[annotations.Annotat
     return rows
 
 
-def nobody(pairs: Iterable[PairItems], given: Sequence[annotations.Annotation]) -> list[dict[str, Any]]:
+def nobody(pairs: Iterable[PairItems], given: Sequence[exchange.Annotation]) -> list[dict[str, Any]]:
     """Items of classification that two answers or more are wrong on, and none right."""
     rows = []
     for pair in pairs:
@@ -122,16 +122,16 @@ def nobody(pairs: Iterable[PairItems], given: Sequence[annotations.Annotation]) 
     return rows
 
 
-def _all_answers(run: Any) -> list[annotations.Annotation]:
+def _all_answers(run: Any) -> list[exchange.Annotation]:
     """Answers of annotators, and labels of encoders too."""
     if run.records["answers_as"][0] == "annotator":
-        return annotations.of_run(run, study_of(run))
+        return exchange.of_run(run, study_of(run))
     frame = run.records.filter(pl.col("kind") == "classification", pl.col("status") == "ok")
     found = []
     for row in frame.iter_rows(named=True):
         task, _, subset = row["pair"].partition("|")
         name = row["sample"].partition("/")[2]
-        found.append(annotations.Annotation(task, subset, name, run.system, "llm", row["answer"]))
+        found.append(exchange.Annotation(task, subset, name, run.system, "llm", row["answer"]))
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from assay.core.datasets import write_manifest
 from assay.core.errors import UsageError
 from assay.core.results import Run, Runs
-from assay.representations.hume import annotations as notes
+from assay.representations.hume import exchange as notes
 from assay.representations.hume.items import PairItems, read_study, write_study
 from assay.representations.hume.registry import MODEL_MAIN, key, tasks
 

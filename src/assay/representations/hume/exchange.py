@@ -217,7 +217,7 @@ def _argilla(
             pair, item, part = _place(row, known, where)
             for user, values in _submitted(row, where).items():
                 who = people.setdefault(user, f"annotator_{len(people) + 1}")
-                answer = _answer(pair, item, values)
+                answer = _answer(pair, item, values, where)
                 if part is None:
                     checked = None if answer is None else questions.checked(pair, item, answer, where)
                     if checked is not None:
@@ -284,13 +284,19 @@ def _user(entry: Mapping[str, Any], where: str) -> str:
     return str(entry["user_id"])
 
 
-def _answer(pair: PairItems, item: Item, values: Mapping[str, Any]) -> Any:
+def _answer(pair: PairItems, item: Item, values: Mapping[str, Any], where: str) -> Any:
     names = question_names(pair, item)
     if pair.spec.kind == "reranking":
-        marks = {"relevant": 1, "not relevant": 0, "1": 1, "0": 0, "true": 1, "false": 0}
         given = [values.get(name) for name in names]
-        return None if all(v is None for v in given) else [marks.get(str(v).lower()) for v in given]
+        return None if all(v is None for v in given) else [_mark(v, where) for v in given]
     return values.get(names[0], next(iter(values.values()), None))
+
+
+def _mark(value: Any, where: str) -> int | None:
+    marks = {"relevant": 1, "not relevant": 0, "1": 1, "0": 0, "true": 1, "false": 0, "none": None}
+    if str(value).lower() not in marks:
+        raise DataError(f"{where}: {value!r} is no judgement; there are Relevant and Not Relevant.")
+    return marks[str(value).lower()]
 
 
 # -- JSON lines ----------------------------------------------------------------------------------------------------
