@@ -44,7 +44,7 @@ def table(runs: Runs, *, score: str = "last5_mean") -> Table:
         pl.DataFrame(rows),
         ["95 % interval over seeds; std is between seeds; failed seeds are counted, not averaged."],
         Chart("interval", x=score, y="system", low="low", high="high", facet="data"),
-        {n: ".2f" for n in (score, "low", "high", "std")},
+        dict.fromkeys((score, "low", "high", "std"), ".2f"),
     )
 
 

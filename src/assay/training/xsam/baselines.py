@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -162,23 +163,30 @@ class WSAM(SharpnessAware):
         super().__init__(params, base_optimizer, **options)
         self.weight, self.decouple = gamma / (1.0 - gamma), decouple
         self._sharpness: list[tuple[dict[str, Any], list[Tensor], list[Tensor]]] = []
+        self._length = 0.0
 
     def _combine(self, forward: Closure | None, closure: Closure | None) -> None:
-        for part in self._parts:
-            last = part.gradients()
-            if self.decouple:
-                torch._foreach_sub_(last, part.first)
-                self._sharpness.append((part.group, part.params, last))
+        last, first = _all(self._parts)
+        self._sharpness = []
+        if not self.decouple:
+            torch._foreach_mul_(last, self.weight)
+            torch._foreach_add_(last, first, alpha=1.0 - self.weight)
+        elif math.isfinite(norm(last)):
+            self._length = norm(first)
+            torch._foreach_sub_(last, first)
+            for part in self._parts:
+                self._sharpness.append((part.group, part.params, part.gradients()))
                 for p, g in zip(part.params, part.first):
                     p.grad = g
-            else:
-                torch._foreach_mul_(last, self.weight)
-                torch._foreach_add_(last, part.first, alpha=1.0 - self.weight)
 
-    @torch.no_grad()
-    def _after_update(self) -> None:
-        for group, params, sharpness in self._sharpness:
-            torch._foreach_add_(params, sharpness, alpha=-group["lr"] * self.weight)
+    def _update(self) -> None:
+        # A gradient scaler or clipping may have shortened the gradient since; the sharpness is shortened with it.
+        now = norm([p.grad for _, params, _ in self._sharpness for p in params if p.grad is not None])
+        super()._update()
+        if self._length > 0.0:
+            with torch.no_grad():
+                for group, params, sharpness in self._sharpness:
+                    torch._foreach_add_(params, sharpness, alpha=-group["lr"] * self.weight * now / self._length)
         self._sharpness = []
 
 

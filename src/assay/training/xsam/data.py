@@ -1,4 +1,4 @@
-"""Classification data: small sets that installed packages carry, generated ones, CIFAR and Tiny-ImageNet from folders."""
+"""Classification data: small sets that installed packages carry, generated ones, and published folders."""
 
 from __future__ import annotations
 

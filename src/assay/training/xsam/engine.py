@@ -346,9 +346,6 @@ class SharpnessAware(Optimizer):
     def _combine(self, forward: Closure | None, closure: Closure | None) -> None:
         """Put the update direction into ``.grad``; the weights are still at the ascent point."""
 
-    def _after_update(self) -> None:
-        """Called after the base optimiser's step."""
-
     def _own_state(self) -> dict[str, Any]:
         return {"steps": self.steps}
 
@@ -394,7 +391,6 @@ class SharpnessAware(Optimizer):
 
     def _update(self) -> None:
         cast(Optimizer, self.base_optimizer).step()
-        self._after_update()
         self.steps += 1
 
 

@@ -13,7 +13,7 @@ from torch import nn
 from assay.core.map import resumable_map
 from assay.training.xsam import methods
 from assay.training.xsam.data import make_split
-from assay.training.xsam.surface import plane_info, save_history, search_plane, surface, surface_table
+from assay.training.xsam.landscape import plane_info, save_history, search_plane, surface, surface_chart
 from assay.training.xsam.training import Recipe, train_classifier, write_log
 
 ABLATIONS: dict[str, dict[str, Any]] = {
@@ -64,7 +64,7 @@ def plane(
 
     there = search_plane(loss, params, rho=rho, ascent_steps=ascent_steps, model=net)
     at, losses = surface(loss, params, there, size=size, model=net)
-    (out / "plane.svg").write_text(to_svg(surface_table(at, losses, there)), encoding="utf-8")
+    (out / "plane.svg").write_text(to_svg(surface_chart(at, losses, there)), encoding="utf-8")
     (out / "plane.json").write_text(plane_info(there), encoding="utf-8")
     np.savez(out / "surface.npz", at=at, losses=losses)
     save_history(found.history, out / "history.npz")

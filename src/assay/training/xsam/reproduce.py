@@ -17,8 +17,8 @@ from assay.core.map import resumable_map
 from assay.core.stats.paired import holm
 from assay.training.xsam import methods
 from assay.training.xsam.data import make_split
+from assay.training.xsam.landscape import search_plane
 from assay.training.xsam.networks import make_network
-from assay.training.xsam.surface import search_plane
 from assay.training.xsam.training import Recipe, train_classifier
 
 RADII = (0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.2)
@@ -231,7 +231,7 @@ def quadratic_claim() -> Claim:
         found = search_plane(loss, [w], rho=0.2, rho_max=0.5)
         g = a @ w.detach() - b
         d = quadratic_maximiser(a, g, 0.5)
-        start = float(loss())
+        start = float(loss().detach())
         top = float(g @ d + 0.5 * d @ a @ d)
         best = max(found.losses)
         wrong += best < max(found.losses[0], found.losses[10]) or best - start > top + 1e-9
@@ -278,7 +278,7 @@ def report(claims: Sequence[Claim], rows: Sequence[dict[str, Any]], radii: dict[
     """Claims, then every method's accuracy."""
     lines = ["# XSAM: the criteria, measured", "", "| criterion | found | |", "| --- | --- | --- |"]
     lines += [f"| {c.claim} | {c.found} | {'pass' if c.holds else 'FAIL'} |" for c in claims]
-    lines += ["", "| method | rho | chosen | test accuracy, last 5 epochs | std | best epoch | mean alpha | gradients |",
+    lines += ["", "| method | rho | chosen | test accuracy, last five | std | best epoch | mean alpha | gradients |",
               "| --- | --- | --- | --- | --- | --- | --- | --- |"]  # fmt: skip
     groups: dict[tuple[str, float | None], list[dict[str, Any]]] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""How sharp a minimum is: largest loss in a ball, largest Hessian eigenvalue, trace; and the exact answer on quadratics.
+"""How sharp a minimum is: largest loss in a ball, top Hessian eigenvalue, trace; and the exact answer on quadratics.
 
 ``loss`` is always a function without arguments of the current weights of ``params``, with a graph.
 """
@@ -54,7 +54,7 @@ def moved(params: Sequence[Tensor], *terms: tuple[Sequence[Tensor], float]) -> I
 def gradient(loss: Loss, params: Sequence[Tensor]) -> list[Tensor]:
     """Gradient of the loss, zero where it does not reach; ``.grad`` is left alone."""
     found = torch.autograd.grad(loss(), list(params), allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g.detach() for p, g in zip(params, found)]
+    return [torch.zeros_like(p) if g is None else g.detach().clone() for p, g in zip(params, found)]
 
 
 def hessian_product(loss: Loss, params: Iterable[Tensor]) -> Callable[[Sequence[Tensor]], list[Tensor]]:
@@ -143,7 +143,7 @@ def largest_loss(
             if float(value.detach()) > best:
                 best, best_direction = float(value.detach()), [d.clone() for d in direction]
             if step < steps:
-                direction = [torch.zeros_like(p) if g is None else g for p, g in zip(listed, found)]
+                direction = [torch.zeros_like(p) if g is None else g.clone() for p, g in zip(listed, found)]
     return best, best_direction
 
 

@@ -155,7 +155,7 @@ def save_history(history: list[dict[str, Any]], path: Path | str) -> Path:
     return path
 
 
-def surface_table(at: np.ndarray, losses: np.ndarray, plane: Plane) -> dict[str, Any]:
+def surface_chart(at: np.ndarray, losses: np.ndarray, plane: Plane) -> dict[str, Any]:
     """Vega-Lite specification of the surface with the methods' points on it; see `assay.report.figures.to_svg`."""
     step = float(at[1] - at[0])
     cells = [
