@@ -141,15 +141,13 @@ class EncoderTask(HumeTask):
             found = list(protocol.rank(system, pair, items, ctx.cache))
         else:
             found = list(protocol.similarities(system, pair, items, ctx.cache))
-        return [Outcome(output={"answer": answer}) for answer in found]
+        return [self._outcome(item, answer) for item, answer in zip(items, found, strict=True)]
 
-    def score(self, sample: Sample, output: Any, ctx: Context) -> Outcome:
-        """Score as MTEB does."""
+    def _outcome(self, item: Item, answer: Any) -> Outcome:
+        """Scored here, as MTEB does, so that files of annotations go to the annotators' tasks alone."""
         from assay.representations.hume import protocol, scoring
 
-        _, item = self.items[sample.id]
-        answer, kind = output["answer"], self.spec.kind
-        groups: dict[str, str | int | float] = {"read": "given", "answer": _shown(kind, answer)}
+        kind = self.spec.kind
         more: dict[str, float] = {}
         if kind == "classification":
             value = float(answer == item.gold)
@@ -160,7 +158,8 @@ class EncoderTask(HumeTask):
             value = more.pop("v_measure")
         else:
             value = protocol.trec_ap(item, answer)
-        return Outcome({"answered": 1.0, "value": value, **more}, groups=groups)
+        groups: dict[str, str | int | float] = {"read": "given", "answer": _shown(kind, answer)}
+        return Outcome({"answered": 1.0, "value": value, **more}, {"answer": answer}, groups)
 
 
 class RankerTask(HumeTask):
@@ -170,19 +169,13 @@ class RankerTask(HumeTask):
     system = Ranker
 
     def trial(self, system: Ranker, sample: Sample, ctx: Context) -> Outcome:
-        """Score the documents of a query."""
-        item = self.items[sample.id][1]
-        return Outcome(output={"answer": [float(v) for v in system.rank(item.texts[0], item.texts[1:])]})
-
-    def score(self, sample: Sample, output: Any, ctx: Context) -> Outcome:
-        """trec_eval's average precision."""
+        """Score the documents of a query; trec_eval's average precision."""
         from assay.representations.hume import protocol
 
-        answer = output["answer"]
-        value = protocol.trec_ap(self.items[sample.id][1], answer)
-        return Outcome(
-            {"answered": 1.0, "value": value}, groups={"read": "given", "answer": _shown("reranking", answer)}
-        )
+        item = self.items[sample.id][1]
+        answer = [float(v) for v in system.rank(item.texts[0], item.texts[1:])]
+        groups: dict[str, str | int | float] = {"read": "given", "answer": _shown("reranking", answer)}
+        return Outcome({"answered": 1.0, "value": protocol.trec_ap(item, answer)}, {"answer": answer}, groups)
 
 
 def _metrics(specs: Iterable[TaskSpec]) -> tuple[Any, ...]:

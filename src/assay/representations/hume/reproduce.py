@@ -61,9 +61,10 @@ def exact(scores: Mapping[str, Mapping[str, float]]) -> list[Claim]:
         Claim(f"people are 4th among {len(models)} models and people", f"rank {place}", place == 4 and leader == BEST),
         _figure("human mean over 19 pairs without clustering", mean_subset(human, _without()), "81.18"),
     ]
-    tables = (
+    top = {kind: max(by_kind(scores[name])[kind] or 0.0 for name in models) for kind in KINDS}
+    tables: tuple[tuple[str, Mapping[str, float | None], tuple[str | None, ...]], ...] = (
         ("human", by_kind(human), ("79.1", None, "88.3", "76.5")),
-        (BEST, by_kind(best), ("80.3", None, "94.8", "77.1")),
+        ("best model of the type", top, ("80.3", None, "94.8", "77.1")),
         ("human, English", by_kind(human, "eng"), ("70.3", "67.4", "87.2", "83.1")),
         (f"{BEST}, English", by_kind(best, "eng"), ("87.1", "83.2", "95.8", "88.1")),
     )
