@@ -135,14 +135,15 @@ def against_listeners(runs: Runs, *, ratings: str) -> Table:
 def influence(runs: Runs, *, worst: int = 5) -> Table:
     """Clips that pull each feature's score down most: the score with the clip minus the score without it."""
     from assay.core.cache import ContentCache, cache_folder
-    from assay.core.registry import load_benchmark
+    from assay.core.registry import typed_options
+    from assay.speech.ttsds2.benchmark import TTSDS2
     from assay.speech.ttsds2.trials import Job, influences
 
     rows: list[dict[str, Any]] = []
     for run, label in zip(runs, labels(runs)):
-        bench: Any = load_benchmark("ttsds2", **(run.info["options"] or {}))
+        bench = TTSDS2(**typed_options(TTSDS2, run.info["options"] or {}, "benchmark 'ttsds2'"))
         for record in run.records.filter(pl.col("status") == "ok").iter_rows(named=True):
-            folder = _folder_of(record["output"])
+            folder = _folder_of(run, record["output"])
             job = Job(bench, record["task"], record["sample"], folder, str(ContentCache(cache_folder()).folder))
             named: Sequence[tuple[str, float]] = influences(job)
             for clip, value in sorted(named, key=lambda pair: pair[1])[:worst]:
@@ -151,10 +152,10 @@ def influence(runs: Runs, *, worst: int = 5) -> Table:
     return Table("influence", "Clips that pull scores down", pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _folder_of(output: str) -> str:
+def _folder_of(run: Run, output: str) -> str:
     import json
 
-    folder = json.loads(output)["folder"]
-    if not Path(folder).is_dir():
+    folder = Path(run.path, json.loads(output)["folder"])
+    if not folder.is_dir():
         raise UsageError(f"The folder {folder} of this run's recordings is gone.")
-    return folder
+    return str(folder)

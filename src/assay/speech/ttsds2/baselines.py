@@ -25,6 +25,7 @@ from assay.core.errors import DataError, UsageError, unknown_name
 from assay.speech.ttsds2.datasets import ENDINGS, RATE, load_audio, prepared, resample
 from assay.speech.ttsds2.distances import Gaussian, frechet
 from assay.speech.ttsds2.features import needs
+from assay.speech.ttsds2.lite import world
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,8 +87,7 @@ def mcd(clip: Array, original: Array, rate: int = RATE, *, coefficients: int = 2
 
 def mel_cepstrum(samples: Array, rate: int = RATE, coefficients: int = 24) -> Array:
     """(frames, coefficients) without the 0th: cosine transform of the log mel-warped WORLD envelope, every 5 ms."""
-    import pyworld
-
+    pyworld = world()
     audio = np.ascontiguousarray(samples, np.float64)
     coarse, times = pyworld.dio(audio, rate)
     envelope = pyworld.cheaptrick(audio, pyworld.stonemask(audio, coarse, times, rate), times, rate)

@@ -60,8 +60,11 @@ class Distributions(Task):
         """Speak all texts once, into a folder of the run; what is there already is not spoken again."""
         from assay.speech.ttsds2.trials import speak_all
 
-        folder = ctx.run_folder / "speech" / self.name
-        yield await speak_all(system, self.benchmark.texts(self.name), folder, self.benchmark.language)
+        folder = f"speech/{self.name}"
+        found = await speak_all(
+            system, self.benchmark.texts(self.name), ctx.run_folder / folder, self.benchmark.language
+        )
+        yield {**found, "folder": folder}
 
     async def trial(self, system: Any, sample: Sample, ctx: Context) -> Outcome:
         """Hand over the folder with what was spoken."""
@@ -78,7 +81,9 @@ class Distributions(Task):
 
         bench = self.benchmark
         found = await ctx.compute(
-            carry_out, Job(bench, self.name, sample.id, str(output["folder"]), str(ctx.cache.folder))
+            carry_out,
+            # What was spoken lies in the run and is named from there; the folder of a submission is absolute.
+            Job(bench, self.name, sample.id, str(ctx.run_folder / output["folder"]), str(ctx.cache.folder)),
         )
         replicates = found.pop("replicates")
         warnings = found.pop("warnings")
@@ -180,7 +185,7 @@ class TTSDS2(Benchmark):
         self.reference_folders = _listed(reference)
         if not self.reference_folders:
             raise UsageError("Option reference is empty; give a folder of real speech.")
-        self.profile = profile
+        self.profile: Literal["lite", "english", "multilingual", "v1"] = profile
         self.chosen = _listed(features)
         self.language = language
         self.domains = _listed(domains) or ["all"]

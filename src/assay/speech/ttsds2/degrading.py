@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.speech.ttsds2.datasets import RATE
-from assay.speech.ttsds2.lite import HOP
+from assay.speech.ttsds2.lite import HOP, world
 
 Array = NDArray[np.float32]
 
@@ -39,8 +39,7 @@ def robot(samples: Array, amount: float) -> Array:
 
 
 def _world(samples: Array, change: Callable[[Any], Any], buzz: float = 0.0) -> Array:
-    import pyworld
-
+    pyworld = world()
     audio = samples.astype(np.float64)
     period = HOP / RATE * 1000
     coarse, times = pyworld.dio(audio, RATE, frame_period=period)

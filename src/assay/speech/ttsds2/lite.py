@@ -102,12 +102,18 @@ def by_content(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return kept
 
 
+def world() -> Any:
+    """The compiled module pyworld, which has no types."""
+    from importlib import import_module
+
+    return import_module("pyworld")
+
+
 @by_content
 def f0(samples: Array) -> Array:
     """Fundamental frequency in Hz of the first 1000 frames (hop 256): WORLD dio with stonemask, 0 where unvoiced."""
-    import pyworld
-
     audio = samples.astype(np.float64)
+    pyworld = world()
     coarse, times = pyworld.dio(audio, RATE, frame_period=HOP / RATE * 1000, speed=1)
     return pyworld.stonemask(audio, coarse, times, RATE)[:1000]
 
@@ -293,16 +299,17 @@ def dnsmos(samples: Array) -> Array:
 def _dnsmos() -> Any:
     from pathlib import Path
 
-    from onnxruntime import InferenceSession, SessionOptions
+    import onnxruntime
     from speechmos import dnsmos as package
 
     folder = Path(package.__file__).parent / "dnsmos_models"
     files = [str(folder / name) for name in ("sig_bak_ovr.onnx", "model_v8.onnx")]
     network = package.DNSMOS(*files)
+    runtime: Any = onnxruntime
     # Its own sessions take every core and spin while they wait.
-    options = SessionOptions()
+    options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
-    network.onnx_sess, network.p808_onnx_sess = (InferenceSession(file, options) for file in files)
+    network.onnx_sess, network.p808_onnx_sess = (runtime.InferenceSession(file, options) for file in files)
     return network
 
 

@@ -39,8 +39,9 @@ def noise(out: Path, *, count: int = 100, seed: int = 0) -> None:
 
 
 def admission(
-    out: Path, *, reference: str, profile: str = "lite", shortest: float = 0.0, weights: str | None = None,
-    splits: int = 10, noise_clips: int = 10, seed: int = 0, least: float = 95.0, spread: float = 5.0,
+    out: Path, *, reference: str, profile: str = "lite", features: str = "", shortest: float = 0.0,
+    weights: str | None = None, splits: int = 10,
+    noise_clips: int = 10, seed: int = 0, least: float = 95.0, spread: float = 5.0,
 ) -> None:  # fmt: skip
     """Split-half scores of real speech for every feature, and which are admitted: ``admission.json``, ``admission.md``.
 
@@ -48,6 +49,8 @@ def admission(
     ----------
     reference
         Folders of real speech, by comma.
+    features
+        Short names by comma; empty = all of the profile.
     least, spread
         A feature stays with a mean of ``least`` or more and a standard deviation of ``spread`` or less in every set.
     """
@@ -58,13 +61,15 @@ def admission(
     from assay.speech.ttsds2.suite import common_bandwidth
 
     cache = ContentCache(cache_folder())
+    resources = Resources(Path(weights) if weights else None)
+    only = [part.strip() for part in features.split(",") if part.strip()]
     folders = [part.strip() for part in reference.split(",") if part.strip()]
     rows = []
     for folder in folders:
         real = DirectoryDataset(folder, shortest=shortest)
         band = common_bandwidth([real])
         noises = [d.limited(band) for d in noise_datasets(noise_clips, seed=seed)]
-        for name, feature in features_of(profile, Resources(Path(weights) if weights else None)).items():  # type: ignore[arg-type]
+        for name, feature in features_of(profile, resources, only=only).items():  # type: ignore[arg-type]
             if reason := feature.missing():
                 rows.append({"set": folder, "feature": name, "admitted": None, "reason": reason})
                 continue

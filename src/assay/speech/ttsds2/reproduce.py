@@ -164,10 +164,8 @@ def judge(
     """Claims (i) and (ii)."""
     boards = {name: overall(features, scores, kept) for name, scores in tables.items()}
     real = boards["real"][0]["OVERALL"]
-    split = np.mean(
-        [np.mean([halves[k].mean() for k in kept if features[k].category.name == f]) for f in FACTORS
-         if any(features[k].category.name == f for k in kept)]
-    )  # fmt: skip
+    means = {f: [float(halves[k].mean()) for k in sorted(kept) if features[k].category.name == f] for f in FACTORS}
+    split = float(np.mean([np.mean(values) for values in means.values() if values]))
     order = sorted(boards, key=lambda n: -boards[n][0]["OVERALL"])
     shown = " > ".join(f"{n} {boards[n][0]['OVERALL']:.1f}" for n in order)
 

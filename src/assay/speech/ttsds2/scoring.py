@@ -107,10 +107,10 @@ class Distribution:
 
 def distance(a: Any, b: Any, settings: Settings = DEFAULT) -> float:
     """Distance of two fitted distributions."""
-    if isinstance(a, Gaussian) and isinstance(b, Gaussian):
-        squared = frechet(a, b)
-        return squared if settings.squared else float(np.sqrt(squared))
-    return wasserstein(a, b, compat=settings.compat)
+    if not isinstance(a, Gaussian):
+        return wasserstein(a, b, compat=settings.compat)
+    squared = frechet(a, b)
+    return squared if settings.squared else float(np.sqrt(squared))
 
 
 @dataclass(frozen=True, slots=True)

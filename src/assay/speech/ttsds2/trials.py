@@ -167,7 +167,6 @@ async def speak_all(
 
     await asyncio.gather(*(one(name, text) for name, text in texts))
     return {
-        "folder": str(folder.resolve()),
         "texts": len(texts),
         "spoken": len(texts) - len(reasons),
         "failed": len(reasons),
