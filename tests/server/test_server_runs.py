@@ -22,6 +22,7 @@ from toy_runs import HOSTILE, bare_run, record
 import assay
 from assay.core.errors import UsageError
 from assay.core.journal import Journal
+from assay.core.metrics import ratio
 from assay.core.results import Run
 from assay.server.runs import scores, tail
 from assay.server.runs.folders import RunFolders
@@ -69,6 +70,13 @@ def test_every_page_of_a_run_is_whole(house, toy):
     assert "<h2>Rows</h2>" in page
     page = reader.get("/compare?run=toy&run=other").text
     assert "Paired differences" in page
+
+
+def test_a_score_of_a_group_of_its_metric_says_which_group(house, monkeypatch):
+    monkeypatch.setattr(toys.Judged, "metrics", (ratio("met", "n_items", name="checklist", by=("n_items",)),))
+    judged(house, "grouped")
+    page = house.client("reader").get("/runs/grouped").text
+    assert [f'checklist<small dir="auto">n_items {n}</small>' in page for n in (1, 2, 3)] == [True] * 3
 
 
 def test_two_runs_show_where_they_differ(house, toy):
