@@ -12,7 +12,7 @@ import soundfile
 from assay.core.errors import DataError, UsageError
 from assay.speech.ttsds2.datasets import RATE, SHORTEST, ArrayDataset, DirectoryDataset, TarDataset, WavListDataset
 
-SOUNDS = Path(os.environ.get("ASSAY_SPEECH_SOUNDS", "/usr/share/asterisk/sounds"))
+SOUNDS = Path(os.environ.get("SPEECH_SOUNDS", "/usr/share/asterisk/sounds"))
 
 
 def tone(seconds, rate=RATE, f0=200.0, amplitude=0.3):

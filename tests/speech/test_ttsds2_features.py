@@ -86,9 +86,9 @@ def test_resampling_by_windowed_sinc_keeps_a_tone():
 
 
 def weights_folder():
-    found = os.environ.get("ASSAY_TTSDS2_WEIGHTS")
+    found = os.environ.get("TTSDS2_WEIGHTS")
     if not found or not (Path(found) / dvector.FILE).is_file():
-        pytest.skip("set ASSAY_TTSDS2_WEIGHTS to a folder with dvector.pt (assay make ttsds2 weights)")
+        pytest.skip("set TTSDS2_WEIGHTS to a folder with dvector.pt (assay make ttsds2 weights)")
     return Path(found)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,16 +98,22 @@ class Gaussian:
         return float(np.trace(self.covariance))
 
     @cached_property
-    def root(self) -> Array:
-        """Symmetric root of the covariance, made once for all distances to this Gaussian."""
-        values, vectors = np.linalg.eigh(self.covariance)
-        return (vectors * np.sqrt(values.clip(0))) @ vectors.T
+    def half(self) -> Array:
+        """H with covariance = H'H, made once for all distances to this Gaussian."""
+        if self.factor is not None:
+            return self.factor
+        try:
+            return np.linalg.cholesky(self.covariance).T
+        except np.linalg.LinAlgError:  # a direction without spread
+            values, vectors = np.linalg.eigh(self.covariance)
+            return np.sqrt(values.clip(0))[:, None] * vectors.T
 
 
 def frechet(a: Gaussian, b: Gaussian) -> float:
     """Squared W2 of two Gaussians: |mean difference|^2 + tr(S + T - 2 (S^1/2 T S^1/2)^1/2).
 
-    The last trace is the nuclear norm of F G' for S = F'F, T = G'G, so small sets never pay for d x d matrices.
+    The last trace is the nuclear norm of F G' for S = F'F, T = G'G, so small sets never pay for d x d matrices, and
+    large ones for a Cholesky factor and the eigenvalues of a symmetric matrix.
 
     Raises
     ------
@@ -129,11 +134,10 @@ def _fidelity(a: Gaussian, b: Gaussian) -> float:
         return 0.0
     if a.factor is not None and b.factor is not None:
         return float(np.linalg.svd(a.factor @ b.factor.T, compute_uv=False).sum())
-    if b.factor is not None or (a.factor is None and "root" in b.__dict__):
+    # a is the one with few rows, or the one whose factor is known already.
+    if b.factor is not None or (a.factor is None and "half" in b.__dict__):
         a, b = b, a
-    # a is the one with few rows, or the one whose root is known already.
-    left = a.root if a.factor is None else a.factor
-    values: Any = np.linalg.eigvalsh(left @ b.covariance @ left.T)
+    values = np.linalg.eigvalsh(a.half @ b.covariance @ a.half.T)
     return float(np.sqrt(values.clip(0)).sum())
 
 

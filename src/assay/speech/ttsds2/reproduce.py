@@ -132,7 +132,7 @@ def exact_claims() -> list[Claim]:
     return [
         Claim(
             f"(0a) overall is the mean of four factors in all {board.height} published rows known here",
-            f"largest difference {worst:.3f}", worst <= 0.011,
+            f"largest difference {worst:.3f}", bool(worst <= 0.011),
         ),
         Claim(
             "(0b) published correlations: mean 0.67, SD 0.08, and the only metric of 17 with no cell below 0.50",
@@ -193,7 +193,7 @@ def judge(
         Claim(
             "(ii') real is above every synthetic system overall, each gap more than 2 SE",
             ", ".join(f"{n} +{gap('real', n)[0]:.1f} (SE {gap('real', n)[1]:.1f})" for n in boards if n != "real"),
-            all(g > 2 * se for g, se in (gap("real", n) for n in boards if n != "real")),
+            bool(all(g > 2 * se for g, se in (gap("real", n) for n in boards if n != "real"))),
         ),
     ]
 
@@ -228,7 +228,7 @@ def degradations(
         claims.append(
             Claim(
                 f"(iii) {kind} lowers {factor.lower()} by degree (Spearman at most -0.9)",
-                f"{' '.join(f'{v:.1f}' for v in values)}; Spearman {rho:.2f}", rho <= -0.9,
+                f"{' '.join(f'{v:.1f}' for v in values)}; Spearman {rho:.2f}", bool(rho <= -0.9),
             )
         )  # fmt: skip
     return claims, rows
