@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.cache import content_key
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import DataError, MissingExtra, UsageError
 
 RATE = 22050
 SHORTEST = 16000
@@ -58,9 +58,13 @@ def load_audio(source: Path | bytes, name: str | None = None) -> tuple[Array, in
     ------
     DataError
         Not readable, empty, or with NaN or infinity; the message names the file.
+    MissingExtra
+        soundfile is not installed.
     """
-    import soundfile
-
+    try:
+        import soundfile
+    except ModuleNotFoundError:
+        raise MissingExtra("Reading recordings", "ttsds2") from None
     name = name or str(source)
     try:
         samples, rate = soundfile.read(
