@@ -226,7 +226,8 @@ def test_answers_and_results_are_exported_under_pseudonyms(runs, tmp_path):
     paths = tuple(str(run.path) for run in runs[:4])
     for name in ("annotations", "argilla", "results"):
         (tmp_path / name).mkdir()
-        getattr(recipes, name)(tmp_path / name, runs=paths if name == "results" else paths[:2])
+        recipe = recipes.lines if name == "annotations" else getattr(recipes, name)
+        recipe(tmp_path / name, runs=paths if name == "results" else paths[:2])
     text = (tmp_path / "annotations" / "annotations.jsonl").read_text(encoding="utf-8")
     assert {json.loads(line)["annotator"] for line in text.splitlines()} == {"annotator_1", "annotator_2"}
     assert (tmp_path / "argilla" / "HUMESTS12" / "default.json").is_file()

@@ -82,6 +82,8 @@ def gaps(runs: Runs) -> Table:
     people = estimates(human)
     shared = _agreement_rows([human])
     agreed = {row["pair"]: row for row in shared}
+    known = published()["scores"][HUMAN]
+    real = all(run.info.get("data", {}).get("kind") == "real" for run in runs)
     rows = []
     for panel in models:
         for name, mine in estimates(panel).items():
@@ -108,6 +110,7 @@ def gaps(runs: Runs) -> Table:
                     "headroom_high": _ratio(mine.value, theirs.low),
                     "agreement": about.get("agreement"),
                     "agreement_measure": about.get("measure"),
+                    "published_people": known.get(name) if real else None,
                 }
             )
     if not rows:
@@ -250,7 +253,7 @@ def difficulty(runs: Runs) -> Table:
         }
         x, y = [people[p] for p in shared], [mine[p] for p in shared]
         if len(shared) > 3 and np.ptp(x) > 0 and np.ptp(y) > 0:
-            test = spearmanr(x, y)
+            test: Any = spearmanr(x, y)
             low, high = fisher_z(float(np.clip(test.statistic, -1, 1)), len(shared))
             row |= {"rho": float(test.statistic), "low": float(low), "high": float(high), "p": float(test.pvalue)}
         rows.append(row)

@@ -236,7 +236,7 @@ class Hume(Benchmark):
         "hub": f"{_ROOM}.recipes:hub",
         "sample": f"{_ROOM}.recipes:sample",
         "power": f"{_ROOM}.recipes:power",
-        "annotations": f"{_ROOM}.recipes:annotations",
+        "annotations": f"{_ROOM}.recipes:lines",
         "argilla": f"{_ROOM}.recipes:argilla",
         "results": f"{_ROOM}.recipes:results",
         "patch": f"{_ROOM}.recipes:patch",

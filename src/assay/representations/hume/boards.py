@@ -60,27 +60,27 @@ def pair_table(scores: dict[str, dict[str, float]]) -> Table:
         human = scores[HUMAN].get(name)
         if human is None:
             continue
-        low = high = None
+        ends: tuple[float, float] | None = None
         interval = "none: item scores are not published"
         if spec.kind == "classification":
-            (low, high), interval = wilson(human * spec.items, spec.items), "Wilson"
+            ends, interval = _floats(wilson(human * spec.items, spec.items)), "Wilson"
         elif spec.kind == "sts":
-            (low, high), interval = fisher_z(human, spec.items), "Fisher z"
+            ends, interval = _floats(fisher_z(human, spec.items)), "Fisher z"
         model, best = max(((m, v[name]) for m, v in scores.items() if m != HUMAN and name in v), key=lambda x: x[1])
         rows.append(
             {
                 "pair": name,
                 "kind": spec.kind,
                 "people": 100 * human,
-                "low": None if low is None else 100 * float(low),
-                "high": None if high is None else 100 * float(high),
+                "low": 100 * ends[0] if ends else None,
+                "high": 100 * ends[1] if ends else None,
                 "interval": interval,
                 "n": spec.items,
                 "agreement": known.get(name, {}).get("value"),
                 "measure": known.get(name, {}).get("metric"),
                 "best_model": model,
                 "best": 100 * best,
-                "outside": None if low is None else not float(low) <= best <= float(high),
+                "outside": not ends[0] <= best <= ends[1] if ends else None,
             }
         )
     notes = [
@@ -92,3 +92,7 @@ def pair_table(scores: dict[str, dict[str, float]]) -> Table:
         pl.DataFrame(rows, infer_schema_length=None),
         notes=notes,
     )
+
+
+def _floats(ends: tuple[Any, Any]) -> tuple[float, float]:
+    return float(ends[0]), float(ends[1])

@@ -75,7 +75,7 @@ class MtebEncoder:
             metadata = mteb.get_task(task).metadata
         except KeyError:
             metadata = mteb.get_task("STSBenchmark").metadata
-        batches = DataLoader(Dataset.from_dict({"text": list(texts)}), batch_size=32)  # type: ignore[arg-type]
+        batches = DataLoader(Dataset.from_dict({"text": list(texts)}), batch_size=32)
         kind = {"query": PromptType.query, "document": PromptType.document}.get(side)
         found: Any = self._model.encode(  # type: ignore[union-attr]
             batches, task_metadata=metadata, hf_split="test", hf_subset=subset, prompt_type=kind

@@ -96,7 +96,7 @@ def cluster(system: Any, pair: PairItems, item: Item, cache: ContentCache | None
     k = len(set(item.gold))
     model = MiniBatchKMeans(n_clusters=k, batch_size=500, n_init="auto", compute_labels=True, random_state=SEED)
     model.fit(encode(system, pair, item.texts, cache))
-    return [str(label) for label in model.labels_]
+    return [str(label) for label in np.asarray(model.labels_)]
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

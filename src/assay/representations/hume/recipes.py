@@ -86,7 +86,7 @@ def power(out: Path, *, half_width: float = 0.03, expected: float = 0.8, items: 
     (out / "power.md").write_text(plan, encoding="utf-8")
 
 
-def annotations(out: Path, *, runs: tuple[str, ...] = ()) -> None:
+def lines(out: Path, *, runs: tuple[str, ...] = ()) -> None:
     """Answers of runs as JSON lines, people as pseudonyms."""
     found = [a for run in _runs(runs) for a in _answers(run)]
     notes.write_annotations(out / "annotations.jsonl", found)

@@ -117,7 +117,8 @@ def noise(seed: int) -> Claim:
             shared.append(found["agreement"].get("value", found["agreement"].get("mean_spearman")))
         scores.append(float(np.mean(mine)))
         agreed.append(float(np.nanmean(shared)))
-    rho = [float(spearmanr(NOISE, values).statistic) for values in (scores, agreed)]
+    tests: list[Any] = [spearmanr(NOISE, values) for values in (scores, agreed)]
+    rho = [float(test.statistic) for test in tests]
     shown = ", ".join(f"{n:g}: {100 * s:.1f} / {a:.2f}" for n, s, a in zip(NOISE, scores, agreed))
     return Claim(
         "(ii) more noise, less score and less agreement: Spearman with noise at most -0.9 over 6 levels",

@@ -75,7 +75,7 @@ def sts_scores(gold: Sequence[float], ratings: Sequence[float | None]) -> Scores
     mse = float(((x - y) ** 2).mean())
     if is_constant(x) or is_constant(y):
         return {"spearman": 0.0, "pearson": 0.0, "mse": mse}
-    return {"spearman": float(spearmanr(x, y).statistic), "pearson": float(pearsonr(x, y).statistic), "mse": mse}
+    return {"spearman": _statistic(spearmanr(x, y)), "pearson": _statistic(pearsonr(x, y)), "mse": mse}
 
 
 def is_constant(values: Sequence[float | None] | np.ndarray) -> bool:
@@ -191,7 +191,7 @@ def agreement(kind: str, answers: Mapping[str, Sequence[Any]]) -> dict[str, Any]
         "total_annotations": sum(a is not None for side in sides for a in side),
     }
     if kind == "classification":
-        return {**_label_agreement(sides, done), **facts}
+        return _label_agreement(sides, done, facts)
     if kind == "clustering":
         from sklearn.metrics import adjusted_rand_score
 
@@ -201,7 +201,7 @@ def agreement(kind: str, answers: Mapping[str, Sequence[Any]]) -> dict[str, Any]
         from scipy.stats import spearmanr
 
         def rho(a: Sequence[float], b: Sequence[float]) -> float:
-            return float("nan") if is_constant(a) or is_constant(b) else float(spearmanr(a, b).statistic)
+            return float("nan") if is_constant(a) or is_constant(b) else _statistic(spearmanr(a, b))
 
         return {"metric": "mean_pairwise_spearman", "value": _pairwise(sides, rho), **facts}
     return {**facts, **_judgement_agreement(sides)}
@@ -212,7 +212,9 @@ def interpretation(kappa: float) -> str:
     return next((name for floor, name in BANDS if kappa > floor), "Poor")
 
 
-def _label_agreement(sides: Sequence[Sequence[Any]], done: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+def _label_agreement(
+    sides: Sequence[Sequence[Any]], done: Sequence[tuple[Any, ...]], facts: Mapping[str, Any]
+) -> dict[str, Any]:
     from statsmodels.stats.inter_rater import aggregate_raters, fleiss_kappa
 
     from assay.core.stats.agreement import cohen_kappa
@@ -231,6 +233,7 @@ def _label_agreement(sides: Sequence[Sequence[Any]], done: Sequence[tuple[Any, .
         "metric": metric,
         "value": shown,
         "interpretation": interpretation(shown),
+        **facts,
         "mean_pairwise_kappa": kappa,
         "mean_percentage_agreement": percent,
     }
@@ -248,8 +251,8 @@ def _judgement_agreement(sides: Sequence[Sequence[Any]]) -> dict[str, Any]:
             kappa.append(cohen_kappa(list(a), list(b)))
             if is_constant(a) or is_constant(b):
                 continue
-            rho.append(float(spearmanr(a, b).statistic))
-            tau.append(float(kendalltau(a, b).statistic))
+            rho.append(_statistic(spearmanr(a, b)))
+            tau.append(_statistic(kendalltau(a, b)))
     rho, tau, kappa = ([v for v in found if np.isfinite(v)] for found in (rho, tau, kappa))
     return {
         "mean_spearman": _mean(rho),
@@ -268,6 +271,11 @@ def _pairwise(sides: Sequence[Sequence[Any]], f: Any) -> float:
         if shared:
             found.append(f([x for x, _ in shared], [y for _, y in shared]))
     return _mean([v for v in found if np.isfinite(v)])
+
+
+def _statistic(test: Any) -> float:
+    """The statistic of one of scipy's results, whose types its stubs do not tell."""
+    return float(test.statistic)
 
 
 def _mean(values: Sequence[float]) -> float:
