@@ -183,6 +183,19 @@ def test_a_speaking_system_is_spoken_once_and_resumed(sets, tmp_path):
     assert run.records["ttsds2_lite_se"].null_count() == 2
 
 
+def test_a_system_that_never_speaks_leaves_error_records(sets, tmp_path):
+    class Mute(StandInSpeaker):
+        async def speak(self, text, *, language="en", voice=None):
+            raise RuntimeError("out of order")
+
+    (tmp_path / "texts.txt").write_text("one\ntwo\n")
+    bench = TTSDS2(str(sets / "real"), features=CHEAP, noise_clips=3, replicates=0, texts=str(tmp_path / "texts.txt"))
+    run = assay.run(bench, Mute(), into=tmp_path / "run", workers=1)
+    assert run.records["status"].to_list() == ["error", "error"]
+    assert "out of order" in run.records["error"][0]
+    assert run.records["factor"].null_count() == 0
+
+
 @pytest.mark.parametrize("program", ["espeak-ng", "flite", "text2wave"])
 def test_installed_programs_speak(program):
     if not shutil.which(program):

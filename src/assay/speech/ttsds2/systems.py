@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -67,6 +69,7 @@ class CommandSpeaker:
                     stdin=asyncio.subprocess.DEVNULL if given else asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.DEVNULL,
                     stderr=asyncio.subprocess.PIPE,
+                    start_new_session=True,
                 )
             except OSError as error:
                 raise UsageError(f"The program {arguments[0]!r} cannot be started ({error.strerror}).") from None
@@ -75,7 +78,9 @@ class CommandSpeaker:
                     process.communicate(None if given else text.encode()), timeout=self.timeout
                 )
             except TimeoutError:
-                process.kill()
+                # What the program started holds its pipe open: all of the session go.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
                 raise DataError(f"{self.name} took more than {self.timeout:g} s for {text[:40]!r}.") from None
             if process.returncode != 0 or not out.is_file() or not out.stat().st_size:

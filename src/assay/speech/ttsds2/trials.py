@@ -158,10 +158,10 @@ async def speak_all(
                 samples, _ = load_audio(data, f"what {system.name} said for {name}")
                 if not np.abs(samples).max() > 1e-4:
                     raise DataError(f"{system.name} was silent for {text[:40]!r}.")
-            except AssayError as error:
-                if error.fatal or isinstance(error, UsageError):
+            except Exception as error:  # whatever a system of somebody's raises, the other texts are spoken
+                if isinstance(error, UsageError) or (isinstance(error, AssayError) and error.fatal):
                     raise
-                reasons[name] = str(error)
+                reasons[name] = str(error) or type(error).__name__
                 return
         write_atomically(out, data)
 
