@@ -56,7 +56,7 @@ class Distributions(Task):
         ]
 
     @asynccontextmanager
-    async def setup(self, system: Any, ctx: Context) -> AsyncIterator[dict[str, Any]]:  # type: ignore[override]
+    async def setup(self, system: Any, ctx: Context) -> AsyncIterator[dict[str, Any]]:
         """Speak all texts once, into a folder of the run; what is there already is not spoken again."""
         from assay.speech.ttsds2.trials import speak_all
 

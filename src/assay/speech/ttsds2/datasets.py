@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import tarfile
 from abc import ABC, abstractmethod
@@ -195,8 +196,9 @@ class Dataset(ABC):
         return {clip.rate for clip in self.clips()}
 
     def _copy(self, **changed: Any) -> Self:
-        new = object.__new__(type(self))
-        new.__dict__.update(self.__dict__, **changed, skipped=[], _clips=None)
+        new = copy.copy(self)
+        for name, value in {**changed, "skipped": [], "_clips": None}.items():
+            setattr(new, name, value)
         return new
 
     def __len__(self) -> int:

@@ -103,7 +103,7 @@ class Gaussian:
         if self.factor is not None:
             return self.factor
         try:
-            return np.linalg.cholesky(self.covariance).T
+            return np.asarray(np.linalg.cholesky(self.covariance).T, float)
         except np.linalg.LinAlgError:  # a direction without spread
             values, vectors = np.linalg.eigh(self.covariance)
             return np.sqrt(values.clip(0))[:, None] * vectors.T

@@ -165,7 +165,7 @@ def judge(
     boards = {name: overall(features, scores, kept) for name, scores in tables.items()}
     real = boards["real"][0]["OVERALL"]
     means = {f: [float(halves[k].mean()) for k in sorted(kept) if features[k].category.name == f] for f in FACTORS}
-    split = float(np.mean([np.mean(values) for values in means.values() if values]))
+    split = float(np.mean([float(np.mean(values)) for values in means.values() if values]))
     order = sorted(boards, key=lambda n: -boards[n][0]["OVERALL"])
     shown = " > ".join(f"{n} {boards[n][0]['OVERALL']:.1f}" for n in order)
 
