@@ -43,8 +43,9 @@ def test_splits_are_disjoint_standardised_and_only_training_classes_are_noisy(na
 
 def test_cifar_is_read_from_its_binary_version(tmp_path):
     rng = np.random.default_rng(0)
+    parts = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
     for name, labels, files in (
-        ("cifar10", 1, [*(f"cifar-10-batches-bin/data_batch_{i}.bin" for i in range(1, 6)), "cifar-10-batches-bin/test_batch.bin"]),
+        ("cifar10", 1, [f"cifar-10-batches-bin/{part}.bin" for part in parts]),
         ("cifar100", 2, ["train.bin", "test.bin"]),
     ):  # fmt: skip
         root = tmp_path / name

@@ -32,7 +32,7 @@ FIXED: dict[str, dict[str, Any]] = {"sgd": {}, "sgd_2x": {"epochs": 2}, "sgd_4x"
 NOISE, EPOCHS, TUNING_SEEDS = 0.3, 60, (100, 101, 102)
 """Radii are chosen on splits that the comparison does not see again."""
 STATES, QUADRATICS = 200, 200
-TIMED_EPOCHS, TIMED_ROWS, TIMED_BATCH = 4, 2000, 20
+TIMED_EPOCHS, TIMED_ROWS, TIMED_BATCH = 3, 1000, 10
 
 
 @dataclass(frozen=True, slots=True)

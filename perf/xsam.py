@@ -1,0 +1,169 @@
+"""XSAM's and SAM's steps beside pytorch-optimizer's SAM, and the alpha search beside plain candidates, in one process.
+
+    python perf/xsam.py [--readme]
+
+Steps are timed without a network: gradients of ResNet-18's 62 tensors (11.2 million weights) are put in place by hand,
+so that only the optimiser's own work counts. The plain search builds every candidate tensor by tensor and allocates it
+anew. Epochs are those of a small CNN with 100 iterations, in turns. CPU seconds, one thread, the best of several.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+
+import numpy as np  # noqa: E402
+import pytorch_optimizer  # noqa: E402
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+import assay.training.xsam as room  # noqa: E402
+from assay.training.xsam import methods  # noqa: E402
+from assay.training.xsam.plane import coefficients, grid  # noqa: E402
+
+README = Path(room.__file__).with_name("README.md")
+BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
+SGD = {"lr": 1e-6, "momentum": 0.9, "weight_decay": 1e-3}
+STEP_AIM, OWN_AIM, SEARCH_AIM, EPOCH_AIM = 1.5, 3.0, 0.6, 1.03
+
+
+class Still(torch.optim.Optimizer):
+    """A base optimiser that does nothing: what is left is the work of SAM itself."""
+
+    def __init__(self, params: Any, **kwargs: Any) -> None:
+        super().__init__(params, {})
+
+    def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Nothing."""
+
+
+def weights() -> list[nn.Parameter]:
+    """Parameters of ResNet-18 for 100 classes."""
+    torch.manual_seed(0)
+    return list(room.make_network("resnet18", (3, 32, 32), 100).parameters())
+
+
+def step_seconds(make: Callable[[list[nn.Parameter]], Any], times: int = 7) -> float:
+    """CPU seconds of both halves of a step with gradients in place."""
+    params = weights()
+    gradients = [[torch.randn_like(p) * 0.01 for p in params] for _ in range(2)]
+    opt = make(params)
+    best = float("inf")
+    for _ in range(times):
+        total = 0.0
+        for half, call in enumerate((opt.first_step, opt.second_step)):
+            for p, g in zip(params, gradients[half]):
+                p.grad = g.clone()
+            begun = time.process_time()
+            call()
+            total += time.process_time() - begun
+        best = min(best, total)
+    return best
+
+
+def search_seconds(plain: bool, times: int = 3) -> float:
+    """CPU seconds of placing 21 candidates, without any forward pass."""
+    params = weights()
+    home = [p.detach().clone() for p in params]
+    v0, v1 = ([torch.randn_like(p) for p in params] for _ in range(2))
+    best = float("inf")
+    opt = room.XSAM(params, Still, rho=0.15, alpha_every=1)
+    for _ in range(times):
+        if plain:
+            begun = time.process_time()
+            with torch.no_grad():
+                n0, n1 = (torch.sqrt(sum((v**2).sum() for v in vs)) for vs in (v0, v1))  # pyright: ignore
+                psi = float(torch.arccos(sum((a * b).sum() for a, b in zip(v0, v1)) / n0 / n1))  # pyright: ignore
+                for alpha in grid(2.0, 0.1):
+                    c0, c1 = coefficients(alpha, psi)
+                    candidate = [c0 * a / n0 + c1 * b / n1 for a, b in zip(v0, v1)]
+                    for p, h, d in zip(params, home, candidate):
+                        p.copy_(h + 0.3 * d)
+                for p, h in zip(params, home):
+                    p.copy_(h)
+            best = min(best, time.process_time() - begun)
+        else:
+            for p, g in zip(params, v0):
+                p.grad = g.clone()
+            opt.first_step()
+            for p, g in zip(params, v1):
+                p.grad = g.clone()
+            begun = time.process_time()
+            opt.combine(lambda: 1.0)
+            best = min(best, time.process_time() - begun)
+    return best
+
+
+def epochs() -> dict[tuple[int, str], float]:
+    """Median CPU seconds of an epoch of 100 iterations, SAM and XSAM in turns, k = 1 and 3."""
+    split = room.make_split("shapes", np.random.default_rng(0), train=1000)
+    recipe = room.Recipe(network="cnn", epochs=3, batch_size=10)
+    found: dict[tuple[int, str], list[float]] = {}
+    for turn in range(2):
+        for k in (1, 3):
+            for name in ("sam", "xsam") if turn == 0 else ("xsam", "sam"):
+                made = methods.METHODS[name](rho=0.15, ascent_steps=k)
+                done = room.train_classifier(made.build, split, recipe, turn, measure_sharpness=False)
+                found.setdefault((k, name), []).extend(row["cpu_seconds"] for row in done.rows[1:])
+    return {key: float(np.median(v)) for key, v in found.items()}
+
+
+def main() -> int:
+    """Print a table; exit code 1 if an aim is missed."""
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("--readme", action="store_true", help="write the table into the room's README")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    lines = ["| step on ResNet-18's weights | own work, CPU ms | with SGD's step, CPU ms |", "| --- | --- | --- |"]
+    steps: dict[str, tuple[float, float]] = {}
+    makers: dict[str, Callable[[Any, Any, dict[str, Any]], Any]] = {
+        "pytorch-optimizer SAM": lambda p, b, k: pytorch_optimizer.SAM(p, b, rho=0.15, **k),
+        "pytorch-optimizer SAM, foreach": lambda p, b, k: pytorch_optimizer.SAM(p, b, rho=0.15, foreach=True, **k),
+        "assay SAM": lambda p, b, k: room.SAM(p, b, rho=0.15, **k),
+        "assay XSAM between searches": lambda p, b, k: room.XSAM(p, b, rho=0.15, alpha=1.3, alpha_every=None, **k),
+    }
+    for name, make in makers.items():
+        own = step_seconds(lambda p, make=make: make(p, Still, {}))
+        whole = step_seconds(lambda p, make=make: make(p, torch.optim.SGD, SGD))
+        steps[name] = own, whole
+        lines.append(f"| {name} | {1e3 * own:.1f} | {1e3 * whole:.1f} |")
+        print(lines[-1], flush=True)
+    peer, mine = steps["pytorch-optimizer SAM"], steps["assay SAM"]
+    plain, search = search_seconds(True), search_seconds(False)
+    timed = epochs()
+    aims = [
+        (f"SAM, whole step, over the peer's: {peer[1] / mine[1]:.2f} times faster (aim {STEP_AIM})",
+         peer[1] / mine[1] >= STEP_AIM),
+        (f"SAM, own work, over the peer's: {peer[0] / mine[0]:.2f} times faster (aim {OWN_AIM:g})",
+         peer[0] / mine[0] >= OWN_AIM),
+        (f"search: 21 candidates placed in {1e3 * search:.0f} CPU ms, plainly {1e3 * plain:.0f}: "
+         f"{search / plain:.2f} of it (aim {SEARCH_AIM})", search / plain <= SEARCH_AIM),
+    ]  # fmt: skip
+    for k in (1, 3):
+        ratio = timed[k, "xsam"] / timed[k, "sam"]
+        aims.append(
+            (
+                f"epoch of 100 iterations, k = {k}: XSAM {timed[k, 'xsam']:.2f} CPU s, SAM {timed[k, 'sam']:.2f}: "
+                f"{ratio:.3f} times (aim {EPOCH_AIM}; 21 forward passes predict {1 + 21 / (300 * (k + 1)):.3f})",
+                ratio <= EPOCH_AIM,
+            )
+        )
+    lines += ["", *(f"- {text}: {'met' if met else '**missed**'}" for text, met in aims)]
+    lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."]
+    print("\n".join(lines[6:]))
+    if given.readme:
+        text = README.read_text(encoding="utf-8")
+        before, rest = text.split(BEGIN)
+        README.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+    return 0 if all(met for _, met in aims) else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
