@@ -75,9 +75,10 @@ class MtebEncoder:
             metadata = mteb.get_task(task).metadata
         except KeyError:
             metadata = mteb.get_task("STSBenchmark").metadata
-        batches = DataLoader(Dataset.from_dict({"text": list(texts)}), batch_size=32)
+        rows: Any = Dataset.from_dict({"text": list(texts)})
+        batches = DataLoader(rows, batch_size=32)
         kind = {"query": PromptType.query, "document": PromptType.document}.get(side)
-        found: Any = self._model.encode(  # type: ignore[union-attr]
+        found: Any = self._model.encode(
             batches, task_metadata=metadata, hf_split="test", hf_subset=subset, prompt_type=kind
         )
         return np.asarray(found.cpu() if hasattr(found, "cpu") else found, np.float32)
