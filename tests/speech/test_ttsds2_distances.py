@@ -154,6 +154,14 @@ def test_resampling_by_sums_equals_refitting_repeated_rows():
     np.testing.assert_allclose(fast.covariance, slow.covariance, atol=1e-12)
 
 
+def test_a_part_is_what_its_clips_give():
+    some = frames(1, clips=5)
+    parts = np.split(some.values, np.cumsum(some.lengths)[:-1])
+    found = some.part([3, 0])
+    np.testing.assert_array_equal(found.values, np.concatenate([parts[3], parts[0]]))
+    assert found.lengths.tolist() == [len(parts[3]), len(parts[0])]
+
+
 def test_replicates_centre_on_the_score_and_fall_with_more_clips():
     noise = {"noise": frames(9, shift=4.0)}
     spread = []

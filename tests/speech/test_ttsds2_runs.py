@@ -128,6 +128,10 @@ def test_analyses_order_systems_with_paired_replicates(runs):
     factors = analyses.factors(runs).frame
     assert set(factors["factor"]) == {"generic", "prosody", "OVERALL"}
     assert factors["se"].null_count() == 0
+    assert "intelligibility, speaker" in analyses.factors(runs).notes[1]
+    for run in runs:
+        mean = run.scores(metrics=TTSDS2().metrics)[0].value
+        assert analyses._overall(run)["all"][0] == pytest.approx(mean)
 
 
 def test_clips_that_pull_scores_down_are_named(runs):

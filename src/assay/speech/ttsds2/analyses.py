@@ -12,6 +12,7 @@ import polars as pl
 from assay.core.errors import UsageError
 from assay.core.results import Run, Runs, labels
 from assay.core.table import Chart, Table
+from assay.speech.ttsds2.scoring import FACTORS
 from assay.speech.ttsds2.suite import spread
 
 if TYPE_CHECKING:
@@ -50,15 +51,25 @@ def _factor_scores(run: Run) -> dict[tuple[str, str], tuple[float, NDArray[np.fl
 
 
 def _overall(run: Run) -> dict[str, tuple[float, NDArray[np.float64]]]:
-    """Domain -> plain mean of the four factors (a missing one counts 0), with replicates."""
+    """Domain -> plain mean of the factors that were measured, environment left out, with replicates."""
     by_domain: dict[str, list[tuple[float, NDArray[np.float64]]]] = {}
     for (domain, factor), value in _factor_scores(run).items():
         if factor != "environment":
             by_domain.setdefault(domain, []).append(value)
     return {
-        domain: (sum(v for v, _ in parts) / 4, np.sum([d for _, d in parts], axis=0) / 4)
+        domain: (float(np.mean([v for v, _ in parts])), np.mean([d for _, d in parts], axis=0))
         for domain, parts in by_domain.items()
     }
+
+
+def _missing(runs: Runs) -> list[str]:
+    """A sentence for each system that lacks a factor: its OVERALL is not that of the others."""
+    found = []
+    for run, label in zip(runs, labels(runs)):
+        lacking = {f.lower() for f in FACTORS} - {factor for _, factor in _factor_scores(run)}
+        if lacking:
+            found.append(f"{label}: no feature of {', '.join(sorted(lacking))} was measured, so OVERALL leaves it out.")
+    return found
 
 
 def factors(runs: Runs) -> Table:
@@ -75,7 +86,7 @@ def factors(runs: Runs) -> Table:
     )
     return Table(
         "factors", f"{score} by factor", frame,
-        notes=["se: bootstrap over utterances, real ones too. OVERALL: mean of four factors; a missing one is 0."],
+        notes=["se: bootstrap over utterances, real ones too. OVERALL: mean of the factors measured.", *_missing(runs)],
         chart=Chart("interval", x=score, y="system", low="low", high="high", facet="factor"),
     )  # fmt: skip
 
@@ -109,7 +120,10 @@ def ladder(runs: Runs) -> Table:
             rows.append(row)
     return Table(
         "ladder", "Who is better", pl.DataFrame(rows, infer_schema_length=None),
-        notes=["decided: ahead of the next by more than two standard errors of the difference, over utterances."],
+        notes=[
+            "decided: ahead of the next by more than two standard errors of the difference, over utterances.",
+            *_missing(runs),
+        ],
     )  # fmt: skip
 
 

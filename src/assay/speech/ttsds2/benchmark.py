@@ -21,7 +21,11 @@ _FACTORS = ("factor",)
 
 
 def _metric(score: str) -> Metric:
-    return nested_mean(score, over=_FACTORS, name=score, headline=True, by=_FACTORS, bounds=(0, 100), error=0.0)
+    # Environment has weight 0.
+    where = {"factor": ["generic", "speaker", "prosody", "intelligibility"]}
+    return nested_mean(
+        score, over=_FACTORS, name=score, headline=True, by=_FACTORS, bounds=(0, 100), error=0.0, where=where
+    )
 
 
 class Distributions(Task):

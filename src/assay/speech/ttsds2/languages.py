@@ -125,7 +125,7 @@ def study(
             continue
         fitted = feature.fit(sets)
         measured = {n: measure(fitted, d.limited(band), cache) for n, d in zip(names, sets)}
-        noise = {d.name: measure(fitted, d.limited(band), cache) for d in noise_datasets(noise_clips)}
+        noise = {d.name: measure(fitted, d, cache) for d in noise_datasets(noise_clips)}
         tables[short] = similarities(measured, noise)
     whole = np.mean(list(tables.values()), axis=0)
     found: dict[str, Any] = {

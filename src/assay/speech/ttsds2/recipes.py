@@ -68,7 +68,7 @@ def admission(
     for folder in folders:
         real = DirectoryDataset(folder, shortest=shortest)
         band = common_bandwidth([real])
-        noises = [d.limited(band) for d in noise_datasets(noise_clips, seed=seed)]
+        noises = noise_datasets(noise_clips, seed=seed)
         for name, feature in features_of(profile, resources, only=only).items():  # type: ignore[arg-type]
             if reason := feature.missing():
                 rows.append({"set": folder, "feature": name, "admitted": None, "reason": reason})

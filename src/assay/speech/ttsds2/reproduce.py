@@ -38,7 +38,7 @@ class Claim:
 
 
 def reproduce(
-    out: Path, *, reference: str = SOUNDS, weights: str | None = None, clips: int = 80, replicates: int = 50,
+    out: Path, *, reference: str = SOUNDS, weights: str | None = None, clips: int = 100, replicates: int = 50,
     slow: bool = False, seed: int = 0,
 ) -> None:  # fmt: skip
     """Measure the claims; writes ``report.md`` and ``claims.json``.
@@ -66,37 +66,32 @@ def reproduce(
     real = DirectoryDataset(reference, "real", shortest=3.0)
     real = real.sample(min(clips, len(real)), seed)
     band = min(real.rates())
-    noises: list[Dataset] = [d.limited(band) for d in noise_datasets(6, seed=seed)]
+    real = real.limited(band)
+    noises = noise_datasets(6, seed=seed)
     half = np.random.default_rng(seed).permutation(len(real))
-    held, anchor = (_part(real, sorted(half[a::2].tolist())) for a in (0, 1))
+    held, anchor = (sorted(half[a::2].tolist()) for a in (0, 1))
     spoken = asyncio.run(_spoken(out, band))
-    sets: dict[str, Dataset] = {"real": held, **spoken}
-    tables: dict[str, dict[str, FeatureScore]] = {name: {} for name in sets}
+    tables: dict[str, dict[str, FeatureScore]] = {name: {} for name in ("real", *spoken)}
     halves: dict[str, Any] = {}
     fitted: dict[str, tuple[Distribution, dict[str, Distribution]]] = {}
     for short, feature in features.items():
         noise = {d.name: measure(feature, d, cache) for d in noises}
-        whole = measure(feature, real.limited(band), cache)
+        whole = measure(feature, real, cache)
         halves[short] = split_half(whole, noise, splits=20, seed=seed)
-        fitted[short] = measure(feature, anchor.limited(band), cache), noise
-        for name, dataset in sets.items():
-            speech = measure(feature, dataset.limited(band), cache)
+        fitted[short] = whole.part(anchor), noise
+        measured = {name: measure(feature, d, cache) for name, d in spoken.items()}
+        for name, speech in {"real": whole.part(held), **measured}.items():
             tables[name][short] = score_feature(
                 speech, {"real": fitted[short][0]}, noise, replicates=replicates, seed=seed
             )
     kept = {k for k, v in halves.items() if admitted(v)}
     claims += judge(features, tables, halves, kept)
-    spoiled = degradations(_part(held, list(range(min(24, len(held))))).limited(band), features, fitted, cache, seed)
+    spoiled = degradations([real.clips()[k].samples for k in held[:24]], features, fitted, cache, seed)
     claims += spoiled[0]
     claims.append(weighting(seed))
     text = report(claims, features, tables, halves, kept, spoiled[1], time.monotonic() - begun, every, slow)
     (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
     (out / "report.md").write_text(text, encoding="utf-8")
-
-
-def _part(dataset: Any, chosen: list[int]) -> Any:
-    base = dataset.chosen or tuple(range(len(dataset)))
-    return dataset._copy(chosen=tuple(base[k] for k in chosen))
 
 
 async def _spoken(out: Path, band: int) -> dict[str, Dataset]:
@@ -113,7 +108,7 @@ async def _spoken(out: Path, band: int) -> dict[str, Dataset]:
         if shutil.which(system.command[0]):
             folder = out / "speech" / name
             await speak_all(system, texts, folder, "en")
-            found[name] = DirectoryDataset(folder, name)
+            found[name] = DirectoryDataset(folder, name, bandwidth=band)
     if len(found) < 2:
         raise UsageError("Neither espeak-ng, flite nor festival is installed, so there is nothing to rank.")
     return found
@@ -199,7 +194,7 @@ def judge(
 
 
 def degradations(
-    dataset: Dataset,
+    clean: Sequence[Any],
     features: Mapping[str, Benchmark],
     fitted: Mapping[str, tuple[Distribution, dict[str, Distribution]]],
     cache: ContentCache,
@@ -209,7 +204,6 @@ def degradations(
     from scipy.stats import spearmanr
 
     claims, rows = [], []
-    clean = [clip.samples for clip in dataset.clips()]
     for kind, (factor, degrees) in DEGREES.items():
         chosen = {k: f for k, f in features.items() if f.category.name == factor}
         values = []

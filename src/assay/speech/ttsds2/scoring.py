@@ -82,6 +82,11 @@ class Distribution:
         """Number of clips."""
         return len(self.lengths)
 
+    def part(self, chosen: Sequence[int]) -> Distribution:
+        """Those of some clips."""
+        parts = np.split(self.values, np.cumsum(self.lengths)[:-1])
+        return Distribution(np.concatenate([parts[k] for k in chosen]), self.lengths[list(chosen)])
+
     def fitted(self, counts: Array | None = None) -> Any:
         """What distances are taken of: sorted numbers or a Gaussian; ``counts`` says how often each clip is taken."""
         if counts is None:

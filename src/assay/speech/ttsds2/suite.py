@@ -323,7 +323,7 @@ def score(
     """
     speech, real = DirectoryDataset(folder, "speech"), DirectoryDataset(reference, "reference")
     bandwidth = common_bandwidth([speech, real])
-    noises = [d.limited(bandwidth) for d in noise_datasets(noise_clips)]
+    noises = noise_datasets(noise_clips)
     suite = BenchmarkSuite(
         [speech.limited(bandwidth)], [real.limited(bandwidth)], noises, skip_errors=True, profile=profile,
         replicates=replicates, cache_dir=cache_dir, **options,

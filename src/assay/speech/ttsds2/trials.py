@@ -63,7 +63,7 @@ def _limited(dataset: DirectoryDataset, bench: TTSDS2) -> DirectoryDataset:
 
 
 def _sets(job: Job) -> tuple[Dataset, list[Dataset], list[Dataset], int | None]:
-    """Speech, references and noise at their common bandwidth, and that bandwidth."""
+    """Speech and references at their common bandwidth, noise as it is, and that bandwidth."""
     bench = job.benchmark
     speech: Dataset = _limited(_folder(bench, Path(job.folder), "speech"), bench)
     references = reference_sets(bench, job.domain)
@@ -74,8 +74,7 @@ def _sets(job: Job) -> tuple[Dataset, list[Dataset], list[Dataset], int | None]:
     elif bench.bandwidth != "own":
         bandwidth = int(bench.bandwidth)
     if bandwidth is not None:
-        speech = speech.limited(bandwidth)
-        references, noises = ([d.limited(bandwidth) for d in some] for some in (references, noises))
+        speech, references = speech.limited(bandwidth), [d.limited(bandwidth) for d in references]
     return speech, references, noises, bandwidth
 
 
