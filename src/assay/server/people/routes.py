@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -329,11 +330,11 @@ def media(request: Request, db: Db, settings: Config, who: Who, key: str, digest
 
 
 def _sound(value: Any) -> None:
-    """Refuse what JSON cannot say (NaN): it could be written and never be read again."""
+    """Refuse what no answer in JSON can carry (NaN, half a character): it could be written and never be read again."""
     try:
-        json.dumps(value, allow_nan=False)
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise DataError("The request holds a number that JSON does not have.") from None
+        raise DataError("The request holds a number or a character that JSON does not have.") from None
 
 
 def _link(settings: Settings, study: Study) -> str:
@@ -374,8 +375,8 @@ def _invited(who: Viewer, study: Study) -> bool:
 
 
 def _listed(session: Session, who: Viewer) -> list[Study]:
-    found = session.scalars(sa.select(Study).order_by(Study.created.desc()).limit(JOINED))
-    return [s for s in found if _owns(who, s) or (s.open and _invited(who, s))]
+    every = session.scalars(sa.select(Study).order_by(Study.created.desc()).execution_options(yield_per=100))
+    return list(islice((s for s in every if _owns(who, s) or (s.open and _invited(who, s))), JOINED))
 
 
 def _counts(session: Session, study: Study) -> dict[str, int]:
@@ -387,7 +388,7 @@ def _counts(session: Session, study: Study) -> dict[str, int]:
 
 
 def _join(session: Session, study: Study, who: Viewer) -> Respondent:
-    account = session.get(Account, who.id) if who.via == "session" else None
+    account = session.get(Account, who.id) if who.via else None
     return studies.join(session, study, account and account.id, account and account.pseudonym)
 
 
@@ -405,7 +406,7 @@ def _respondent(session: Session, request: Request, settings: Settings, who: Vie
     mine = sa.select(Respondent).where(Respondent.study_id == study.id)
     if key is not None:
         return session.scalar(mine.where(Respondent.key == key))
-    return session.scalar(mine.where(Respondent.account_id == who.id)) if who.via == "session" else None
+    return session.scalar(mine.where(Respondent.account_id == who.id)) if who.via else None
 
 
 def _here(session: Session, request: Request, settings: Settings, who: Viewer, key: str) -> tuple[Study, Respondent]:

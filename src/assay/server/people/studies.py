@@ -74,7 +74,8 @@ def add_questions(session: Session, study: Study, given: Sequence[Mapping[str, A
     DataError, UsageError
         A question cannot be shown: its messages, a part of them, or its form.
     """
-    session.execute(sa.select(Study.id).where(Study.id == study.id).with_for_update())
+    # An answer that is being written refers to the study's row: it must not wait for this, nor this for it.
+    session.execute(sa.select(Study.id).where(Study.id == study.id).with_for_update(key_share=True))
     known_slots = sa.select(Slot).where(Slot.study_id == study.id).order_by(Slot.place)
     slots = {(s.task, s.sample, s.attempt): s for s in session.scalars(known_slots)}
     plan: assignment.Plan | None = None
@@ -147,7 +148,7 @@ def join(session: Session, study: Study, account: int | None = None, pseudonym: 
     A study that asks one person has one respondent: whoever holds the link goes on where they were, on any device. In
     a panel, everybody who joins is somebody new, except an account, which is one person.
     """
-    session.execute(sa.select(Study.id).where(Study.id == study.id).with_for_update())
+    session.execute(sa.select(Study.id).where(Study.id == study.id).with_for_update(key_share=True))
     everybody = sa.select(Respondent).where(Respondent.study_id == study.id)
     found = None
     if study.person:
@@ -302,7 +303,7 @@ def _submit_check(
     session: Session, study: Study, respondent: Respondent, kind: str, number: int, value: Any, seconds: float
 ) -> dict[str, Any]:
     items = study.settings.get(kind, [])
-    if number >= len(items):
+    if number > _had(session, respondent, kind) or number >= len(items):
         raise UsageError("This question was not put to you; reload the page.")
     item = items[number]
     if fault := forms.read(item["response_format"]).fault(value):
@@ -331,13 +332,18 @@ def _due(session: Session, study: Study, respondent: Respondent, kind: str, done
     items = study.settings.get(kind, ())
     if not items:
         return None
-    mine = sa.select(sa.func.count()).select_from(Check)
-    had = session.scalar(mine.where(Check.respondent_id == respondent.id, Check.kind == kind)) or 0
+    had = _had(session, respondent, kind)
     if had >= len(items):
         return None
     if kind == "practice":
         return had
     return had if done >= (had + 1) * int(study.settings.get("every", 10)) else None
+
+
+def _had(session: Session, respondent: Respondent, kind: str) -> int:
+    """How many practice or attention items a respondent has answered."""
+    mine = sa.select(sa.func.count()).select_from(Check)
+    return session.scalar(mine.where(Check.respondent_id == respondent.id, Check.kind == kind)) or 0
 
 
 def _limit(study: Study) -> int | None:
