@@ -29,8 +29,9 @@ the very data that the person sees or hears.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Literal
 
 from assay.core.answers.structured import json_object, schema_fault
@@ -41,6 +42,7 @@ Format = dict[str, Any]
 Level = Literal["nominal", "ordinal", "interval"]
 
 MAX_ITEMS = 500
+MAX_PARTS = 20_000
 _ITEM_FIELDS = {"id", "label", "text", "part"}
 
 
@@ -261,7 +263,9 @@ def read(response_format: Mapping[str, Any] | None) -> Form:
             return Form("text", {"lines": 4})
         if schema is None:
             return Form("json", {}, {"type": "object"})
-        whole = _resolved(schema, schema, 0)
+        whole = _resolved(schema, schema, count())
+        if whole is not None and (fault := _unusable(whole)):
+            raise UsageError(f"The schema of response_format cannot be used: {fault}.")
         return Form("schema" if whole is not None else "json", {}, whole or {"type": "object"})
     if not isinstance(form, Mapping) or form.get("kind") not in KINDS:
         given = form.get("kind") if isinstance(form, Mapping) else form
@@ -374,19 +378,65 @@ def _span_fault(span: Mapping[str, Any]) -> str:
     return f"a span from {span['start']} to {span['end']} is empty"
 
 
-def _resolved(schema: Any, root: Mapping[str, Any], depth: int) -> Any:
-    """The schema with its ``$ref`` written out; None where it refers to itself or to elsewhere."""
+def _resolved(
+    schema: Any, root: Mapping[str, Any], steps: Iterator[int], depth: int = 0, inside: frozenset[str] = frozenset()
+) -> Any:
+    """The schema with its ``$ref`` written out; None where it refers to itself or to elsewhere.
+
+    Raises
+    ------
+    UsageError
+        Written out it would have more than `MAX_PARTS` parts: references to references grow without end.
+    """
+    if next(steps) > MAX_PARTS:
+        raise UsageError(f"The schema of response_format has more than {MAX_PARTS:,} parts with its $ref written out.")
     if depth > 30:
         return None
     if isinstance(schema, list):
-        found: Any = [_resolved(s, root, depth + 1) for s in schema]
+        found: Any = [_resolved(s, root, steps, depth + 1, inside) for s in schema]
         return None if any(f is None and s is not None for f, s in zip(found, schema)) else found
     if not isinstance(schema, Mapping):
         return schema
     if "$ref" in schema:
-        target: Any = root
-        for step in str(schema["$ref"]).removeprefix("#/").split("/"):
+        name, target = str(schema["$ref"]), root
+        for step in name.removeprefix("#/").split("/"):
             target = target.get(step) if isinstance(target, Mapping) else None
-        return None if target is None else _resolved(target, root, depth + 1)
-    found = {k: _resolved(v, root, depth + 1) for k, v in schema.items() if k != "$defs"}
+        if target is None or name in inside:
+            return None
+        return _resolved(target, root, steps, depth + 1, inside | {name})
+    found = {k: _resolved(v, root, steps, depth + 1, inside) for k, v in schema.items() if k != "$defs"}
     return None if any(found[k] is None and schema[k] is not None for k in found) else found
+
+
+_NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+_SIZES = ("minItems", "maxItems", "minLength", "maxLength")
+
+
+def _unusable(schema: Any) -> str | None:
+    """Why no answer could be checked by a schema; None = it is sound as far as `schema_fault` reads it."""
+    if not isinstance(schema, Mapping):
+        return f"{str(schema)[:60]!r} stands where a schema should"
+    if "pattern" in schema:
+        return "it has a 'pattern', and patterns of others are not run on people's answers"
+    kinds = schema.get("type", [])
+    for key, sound in (
+        ("type", isinstance(kinds, str) or (isinstance(kinds, list) and all(isinstance(k, str) for k in kinds))),
+        ("enum", isinstance(schema.get("enum", []), list)),
+        ("required", all(isinstance(k, str) for k in _listed(schema.get("required", [])))),
+        ("properties", isinstance(schema.get("properties", {}), Mapping)),
+        *((k, type(schema[k]) in (int, float)) for k in _NUMBERS if k in schema),
+        *((k, _whole(schema[k], 0, 10**12)) for k in _SIZES if k in schema),
+    ):  # fmt: skip
+        if not sound:
+            return f"its field {key!r} is {str(schema[key])[:60]!r}"
+    inner = [*schema.get("properties", {}).values(), *(schema[k] for k in ("items",) if k in schema)]
+    if not isinstance(schema.get("additionalProperties", False), bool):
+        inner.append(schema["additionalProperties"])
+    for key in ("anyOf", "oneOf", "allOf"):
+        inner += _listed(schema.get(key, []))
+    return next((fault for one in inner if (fault := _unusable(one))), None)
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list; of anything else one thing that is none of what is wanted."""
+    return value if isinstance(value, list) else [None]
