@@ -66,7 +66,7 @@ def significance(runs: Runs, *, score: str = "last5_mean", better: str = "greate
                 continue
             pairs = wide.select(a, b).drop_nulls()
             gain = (pairs[a] - pairs[b]).to_numpy()
-            p = 1.0 if not gain.any() else float(wilcoxon(gain, alternative=better).pvalue)
+            p = 1.0 if not gain.any() else float(wilcoxon(gain, alternative=better)[1])  # pyright: ignore[reportArgumentType]
             rows.append({"system": a, "over": b, "difference": float(gain.mean()), "p": p, "pairs": len(gain)})
     adjusted = holm([row["p"] for row in rows])
     return Table(

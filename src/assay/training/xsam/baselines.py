@@ -1,5 +1,8 @@
 """The family around XSAM on the same machine, so that a comparison compares methods: one registry, `OPTIMISERS`."""
 
+# torch exports its multi-tensor kernels under private names only.
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import math

@@ -5,6 +5,9 @@ is then given at the restored weights. All arithmetic over parameters is by torc
 that are kept; first gradients are taken over from the parameters instead of copied.
 """
 
+# torch exports its multi-tensor kernels under private names only.
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import math
@@ -177,7 +180,7 @@ class SharpnessAware(Optimizer):
 
     # -- what a user calls ---------------------------------------------------------------------------------------------
 
-    def step(self, closure: Closure | None = None, forward: Closure | None = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def step(self, closure: Closure | None = None, forward: Closure | None = None) -> Any:
         """One iteration.
 
         Parameters

@@ -1,5 +1,8 @@
 """The loss on XSAM's plane around the weights, with what the methods would choose on it."""
 
+# torch exports its multi-tensor kernels under private names only.
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import json
@@ -151,7 +154,8 @@ def save_history(history: list[dict[str, Any]], path: Path | str) -> Path:
         for name in ("alphas", "losses")
     }
     path = Path(path)
-    np.savez(path, **{n: np.array([row[n] for row in history]) for n in ("step", "alpha", "psi")}, **table)
+    table |= {name: np.array([row[name] for row in history]) for name in ("step", "alpha", "psi")}
+    np.savez(path, allow_pickle=False, **table)
     return path
 
 
@@ -187,8 +191,8 @@ def surface_chart(at: np.ndarray, losses: np.ndarray, plane: Plane) -> dict[str,
             },
             {"data": {"values": circle}, "mark": {"type": "line", "color": "white"},
              "encoding": {"x": x, "y": y, "order": {"field": "order"}}},
-            {"data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 90, "stroke": "white"},
-             "encoding": {"x": x, "y": y, "shape": {"field": "name", "type": "nominal", "title": "steps against"},
+            {"data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 90, "stroke": "white", "opacity": 1},
+             "encoding": {"x": x, "y": y, "shape": {"field": "name", "type": "nominal", "title": "steps against", "sort": None},
                           "fill": {"value": "#d1495b"}}},
         ],
     }  # fmt: skip

@@ -1,5 +1,8 @@
 """XSAM: step against the direction in which the loss around the weights is largest, estimated once an epoch."""
 
+# torch exports its multi-tensor kernels under private names only.
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -38,7 +38,7 @@ def plane(
     epochs: int = 5,
     rho: float = 0.5,
     ascent_steps: int = 1,
-    size: int = 41,
+    size: int = 25,
     seed: int = 0,
 ) -> None:
     """Train with XSAM, then draw the loss of one batch around the weights on the search plane.

@@ -3,6 +3,9 @@
 ``loss`` is always a function without arguments of the current weights of ``params``, with a graph.
 """
 
+# torch exports its multi-tensor kernels under private names only.
+# pyright: reportPrivateImportUsage=false
+
 from __future__ import annotations
 
 import math
