@@ -100,6 +100,17 @@ def test_unread_answers_and_refusals_are_counted_and_left_out(folder):
     assert row["answer_rate"] == pytest.approx(counts["form"] / 45)
 
 
+def test_constant_ratings_score_zero_and_are_told(folder):
+    from assay.representations.hume.panels import estimates, panels
+
+    model = ScriptedChatModel(lambda messages, rng: '{"rating": 3}', name="constant")
+    run = assay.run(Hume(tasks="HUMESTS12"), model, into=folder / "constant")
+    (found,) = estimates(panels(Runs([run]))[0], resamples=10).values()
+    assert found.value == 0
+    assert found.interval == "none: constant ratings"
+    assert np.isnan([found.low, found.high]).all()
+
+
 def test_the_leaderboard_ranks_people_among_models(runs):
     board = analyses.leaderboard(runs, resamples=200)
     rows = {row["system"]: row for row in board.rows()}

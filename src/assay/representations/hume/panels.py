@@ -18,6 +18,7 @@ from assay.core.store import load_output
 from assay.representations.hume import bootstrap, measures, questions
 from assay.representations.hume.benchmark import Hume
 from assay.representations.hume.items import PairItems
+from assay.representations.hume.scoring import is_constant
 
 if TYPE_CHECKING:
     from assay.core.results import Runs
@@ -140,6 +141,9 @@ def _estimate(
     n, values = items.height, items["value"].to_numpy()
     picks = bootstrap.draws(n, resamples, rng)
     if kind == "sts":
+        if is_constant(values):
+            # Published code scores it 0; there is no correlation to give an interval to.
+            return Estimate(*about, value, nan, nan, "none: constant ratings", n, answered, np.full(resamples, value))
         drawn = bootstrap.spearmans(values, items["gold_answer"].cast(pl.Float64).to_numpy(), picks)
         low, high = fisher_z(min(max(value, -1.0), 1.0), n, level)
         return Estimate(*about, value, float(low), float(high), "Fisher z", n, answered, drawn)

@@ -13,12 +13,14 @@ from assay.core.errors import DataError
 from assay.representations.hume.items import Item, PairItems
 from assay.systems import forms
 
+# People see a form in its place.
+RULE = "Without a form to fill in, answer with a JSON object: "
 RULES = {
-    "classification": 'Answer with a JSON object: {{"choice": LABEL}}, where LABEL is one of {labels}.',
-    "sts": 'Answer with a JSON object: {{"rating": R}}, where R is a whole number from {low:g} to {high:g}.',
-    "reranking": 'Answer with a JSON object: {{"relevant": {{"d1": true or false, ... "d{n}": true or false}}}}.',
-    "clustering": 'Answer with a JSON object: {{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name '
-    "of its group. Names, and how many groups there are, are up to you.",
+    "classification": '{{"choice": LABEL}}, where LABEL is one of {labels}.',
+    "sts": '{{"rating": R}}, where R is a whole number from {low:g} to {high:g}.',
+    "reranking": '{{"relevant": {{"d1": true or false, ... "d{n}": true or false}}}}.',
+    "clustering": '{{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name of its group. Names, and how '
+    "many groups there are, are up to you.",
 }
 
 
@@ -35,7 +37,7 @@ def messages(pair: PairItems, item: Item) -> list[dict[str, str]]:
     else:
         shown = [f"t{n}: {text}" for n, text in enumerate(item.texts, 1)]
     count = len(item.texts) - (kind == "reranking")
-    rule = RULES[kind].format(
+    rule = RULE + RULES[kind].format(
         labels=", ".join(json.dumps(x, ensure_ascii=False) for x in pair.labels),
         low=spec.scale[0],
         high=spec.scale[1],
