@@ -19,8 +19,8 @@ RULES = {
     "classification": '{{"choice": LABEL}}, where LABEL is one of {labels}.',
     "sts": '{{"rating": R}}, where R is a whole number from {low:g} to {high:g}.',
     "reranking": '{{"relevant": {{"d1": true or false, ... "d{n}": true or false}}}}.',
-    "clustering": '{{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name of its group. Names, and how '
-    "many groups there are, are up to you.",
+    "clustering": '{{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name of its group. Names, and '
+    "how many groups there are, are up to you.",
 }
 
 
