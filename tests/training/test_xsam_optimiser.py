@@ -376,6 +376,27 @@ def test_sparse_and_complex_are_refused_and_the_order_of_calls_is_held():
     torch.testing.assert_close(w.detach(), torch.ones(2), atol=0, rtol=0)
 
 
+@pytest.mark.parametrize("zero_grad", [True, False])
+def test_halves_and_closures_are_the_same_however_gradients_are_cleared(zero_grad):
+    found = []
+    for halves in (True, False):
+        net, x, y = network()
+        opt = room.XSAM(net.parameters(), lr=0.1, rho=0.3)
+        loss = loss_on(net, x, y)
+        for _ in range(3):
+            if halves:
+                opt.zero_grad(set_to_none=False)
+                loss().backward()
+                opt.first_step(zero_grad=zero_grad)
+                opt.zero_grad(set_to_none=False)
+                loss().backward()
+                opt.second_step(loss, zero_grad=zero_grad)
+            else:
+                opt.step(closed(opt, loss), loss)
+        found.append(nn.utils.parameters_to_vector(net.parameters()))
+    torch.testing.assert_close(*found, atol=0, rtol=0)
+
+
 def test_weights_are_restored_when_a_pass_fails():
     net, x, y = network()
     home = nn.utils.parameters_to_vector(net.parameters()).detach().clone()

@@ -236,7 +236,8 @@ class SharpnessAware(Optimizer):
     def first_step(self, zero_grad: bool = True) -> None:
         """One ascent step from the gradients in place; call it k times, each after a backward pass.
 
-        Gradients are taken away by it, so clearing them again is harmless. Run all later forward passes inside
+        ``zero_grad`` is there for callers that know it from other packages: gradients are always taken away, to be kept
+        without a copy, and clearing them again is harmless. Run later forward passes inside
         `frozen_statistics(model)`. A gradient that is not finite moves nothing; `combine` then hands it on, for a
         gradient scaler to see.
         """
@@ -261,10 +262,9 @@ class SharpnessAware(Optimizer):
                 else:
                     torch._foreach_add_(part.move, vector, alpha=scale)
         self._taken += 1
-        if zero_grad:
-            for group in self.param_groups:
-                for p in group["params"]:
-                    p.grad = None
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None
 
     @torch.no_grad()
     def combine(self, forward: Closure | None = None, *, closure: Closure | None = None) -> None:

@@ -174,6 +174,8 @@ def surface_chart(at: np.ndarray, losses: np.ndarray, plane: Plane) -> dict[str,
         {"x": plane.rho_max * math.cos(t), "y": plane.rho_max * math.sin(t), "order": i}
         for i, t in enumerate(np.linspace(0, 2 * math.pi, 121))
     ]
+    mark = {"type": "point", "filled": True, "size": 90, "stroke": "white", "opacity": 1}
+    shape = {"field": "name", "type": "nominal", "title": "steps against", "sort": None}
     axis = {"type": "quantitative", "scale": {"domain": [float(at[0]) - step / 2, float(at[-1]) + step / 2]}}
     x, y = {"field": "x", "title": "along the first gradient", **axis}, {"field": "y", "title": "across", **axis}
     return {
@@ -191,8 +193,8 @@ def surface_chart(at: np.ndarray, losses: np.ndarray, plane: Plane) -> dict[str,
             },
             {"data": {"values": circle}, "mark": {"type": "line", "color": "white"},
              "encoding": {"x": x, "y": y, "order": {"field": "order"}}},
-            {"data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 90, "stroke": "white", "opacity": 1},
-             "encoding": {"x": x, "y": y, "shape": {"field": "name", "type": "nominal", "title": "steps against", "sort": None},
+            {"data": {"values": points}, "mark": mark,
+             "encoding": {"x": x, "y": y, "shape": shape,
                           "fill": {"value": "#d1495b"}}},
         ],
     }  # fmt: skip
