@@ -95,6 +95,9 @@ def test_unread_answers_and_refusals_are_counted_and_left_out(folder):
     assert set(counts) == {"refused", "unread", "form"}
     answered = run.records.filter(pl.col("answered") == 1)
     assert answered.height == counts["form"] == run.records["value"].count()
+    values = {s.metric: s.value for s in run.scores(metrics=Hume(tasks="HUMEToxic*").metrics) if not s.by}
+    assert values["accuracy"] == pytest.approx(answered["value"].mean())
+    assert values["accuracy_missing_wrong"] == pytest.approx(answered["value"].sum() / 45)
     row = analyses.reading(Runs([run])).rows()[0]
     assert row["refused"] == counts["refused"]
     assert row["answer_rate"] == pytest.approx(counts["form"] / 45)

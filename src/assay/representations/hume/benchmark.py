@@ -94,10 +94,13 @@ class AnnotatorTask(HumeTask):
         reading = questions.read(pair, item, output)
         answer, kind = reading.value, self.spec.kind
         if answer is None:
-            return Outcome({"answered": 0.0, "value": None}, groups={"read": reading.how, "answer": "none"})
+            missing: dict[str, float | None] = {"answered": 0.0, "value": None}
+            if kind == "classification":
+                missing["right"] = 0.0
+            return Outcome(missing, groups={"read": reading.how, "answer": "none"})
         more: dict[str, float] = {}
         if kind == "classification":
-            value = float(answer == item.gold)
+            value = more["right"] = float(answer == item.gold)
         elif kind == "sts":
             value = float(answer)
         elif kind == "clustering":
@@ -150,7 +153,7 @@ class EncoderTask(HumeTask):
         kind = self.spec.kind
         more: dict[str, float] = {}
         if kind == "classification":
-            value = float(answer == item.gold)
+            value = more["right"] = float(answer == item.gold)
         elif kind == "sts":
             value = float(answer)
         elif kind == "clustering":
@@ -187,10 +190,14 @@ def _metrics(specs: Iterable[TaskSpec]) -> tuple[Any, ...]:
         for kind, name in (("classification", "accuracy"), ("clustering", "v_measure"), ("reranking", "map"))
     }
     by_kind["sts"] = function("spearman", measures.spearman, measures.READS, where={"kind": "sts"}, error=None)
+    # Published accuracy leaves out what was not read; a model that rarely answers must not look good by it alone.
+    where = {"kind": "classification"}
+    strict = macro("right", over="pair", name="accuracy_missing_wrong", where=where, bounds=(0, 1))
     overall = partial(measures.mean_over_pairs, wanted=wanted)
     return (
         function("mean_subset", overall, measures.READS, error=None, headline=True),
         *(by_kind[kind] for kind in KINDS if kind in present),
+        *([strict] if "classification" in present else []),
         mean("answered", name="answer_rate", bounds=(0, 1)),
         rate("read", "refused", name="refusal_rate", higher_is_better=False),
     )
