@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import combinations
+from typing import TYPE_CHECKING, Literal
 
 import polars as pl
 
@@ -48,32 +49,31 @@ def table(runs: Runs, *, score: str = "last5_mean") -> Table:
     )
 
 
-def significance(runs: Runs, *, score: str = "last5_mean", better: str = "greater") -> Table:
-    """One-sided paired Wilcoxon of every pair of systems over seeds and cells, with Holm's adjustment."""
+def significance(
+    runs: Runs, *, score: str = "last5_mean", alternative: Literal["two-sided", "greater", "less"] = "two-sided"
+) -> Table:
+    """Paired Wilcoxon test of every pair of systems over seeds and cells, with Holm's adjustment over pairs."""
     from scipy.stats import wilcoxon
 
-    if better not in ("greater", "less"):
-        raise UsageError(f"better is greater or less; got {better!r}.")
     frame = _records(runs)
     wide = frame.pivot("system", index=["sample", "attempt"], values=score).sort("sample", "attempt")
     systems = [c for c in wide.columns if c not in ("sample", "attempt")]
     if len(systems) < 2:
         raise UsageError("A comparison needs the runs of at least two systems.")
     rows = []
-    for a in systems:
-        for b in systems:
-            if a == b:
-                continue
-            pairs = wide.select(a, b).drop_nulls()
-            gain = (pairs[a] - pairs[b]).to_numpy()
-            p = 1.0 if not gain.any() else float(wilcoxon(gain, alternative=better)[1])  # pyright: ignore[reportArgumentType]
-            rows.append({"system": a, "over": b, "difference": float(gain.mean()), "p": p, "pairs": len(gain)})
-    adjusted = holm([row["p"] for row in rows])
+    for a, b in combinations(reversed(systems), 2):
+        pairs = wide.select(a, b).drop_nulls()
+        gain = (pairs[a] - pairs[b]).to_numpy()
+        p = 1.0 if not gain.any() else float(wilcoxon(gain, alternative=alternative)[1])  # pyright: ignore[reportArgumentType]
+        rows.append({"system": a, "over": b, "difference": float(gain.mean()), "p": p, "pairs": len(gain)})
     return Table(
         "significance",
         f"Paired difference of {score}",
-        pl.DataFrame(rows).with_columns(pl.Series("p_holm", adjusted)),
-        ["Pairs share split, first weights and order of batches. Seeds of one data set are what is random."],
+        pl.DataFrame(rows).with_columns(pl.Series("p_holm", holm([row["p"] for row in rows]))),
+        [
+            f"Wilcoxon's signed-rank test, {alternative}. Pairs share split, first weights and order of batches; seeds "
+            "are what is random."
+        ],
         formats={"difference": "+.2f", "p": ".3g", "p_holm": ".3g"},
     )
 
