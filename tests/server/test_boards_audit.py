@@ -170,6 +170,12 @@ def test_archives_in_archives_are_opened(tmp_path, truth):
     assert leak.file == "all.zip/inner.tar.gz/data/rows.jsonl"
 
 
+def test_a_packed_file_that_is_searched_in_part_is_named(tmp_path, truth, monkeypatch):
+    monkeypatch.setattr("assay.server.boards.looking.MOST_BYTES", 1000)
+    (tmp_path / "log.txt.gz").write_bytes(gzip.compress(b"nothing\n" * 1000))
+    assert [name for name, _ in find_leaks(tmp_path, truth).unread] == ["log.txt.gz"]
+
+
 def test_folders_file_names_and_picture_metadata(tmp_path, truth):
     from PIL import Image, PngImagePlugin
 

@@ -53,7 +53,10 @@ def opened(name: str, data: bytes, depth: int) -> Iterator[Document]:
             yield from _members(name, data, depth)
         elif suffix == ".gz":
             with gzip.open(io.BytesIO(data)) as packed:
-                yield from opened(name[:-3], packed.read(MOST_BYTES), depth + 1)
+                content = packed.read(MOST_BYTES + 1)
+            if len(content) > MOST_BYTES:
+                yield Document("unread", name, "", f"unpacks to more than {MOST_BYTES:,} bytes")
+            yield from opened(name[:-3], content[:MOST_BYTES], depth + 1)
         elif suffix == ".json":
             yield from _json(name, "", json.loads(data.decode("utf-8-sig")))
         elif suffix in (".jsonl", ".ndjson"):
