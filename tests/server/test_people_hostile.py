@@ -109,6 +109,17 @@ def test_studies_of_others_do_not_push_ones_own_out_of_the_list(house, monkeypat
     assert [s["run"] for s in listed] == ["mine"]
 
 
+def test_agreement_on_a_large_grouping_looks_at_as_many_pairs_as_it_can_bear(house):
+    items = [f"t{n}" for n in range(120)]
+    run = Run(house)
+    run.ask([question(1, attempt=n, asked=forms.grouping(items)) for n in range(2)])
+    for name in ("x", "y"):
+        visitor = run.visitor()
+        visitor.send(visitor.next()["question"], {"groups": {i: f"{name}{int(i[1:]) % 3}" for i in items}})
+    (row,) = run.overview()["agreement"]
+    assert (row["items"], row["alpha"], row["same"]) == (2000, 1.0, 1.0)
+
+
 @pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 def test_asking_more_does_not_hold_up_an_answer(house):
     """The two lock rows of one study; each waiting for the other would end one of them with an error."""

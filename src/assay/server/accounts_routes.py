@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Form, Query
+from fastapi import APIRouter, Form, Query
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,13 +16,9 @@ from assay.server.accounts import Account, ApiToken, AuditEntry
 from assay.server.database import Database, now
 from assay.server.security import Viewer, address_of, cookie_name, guest_cookie, set_cookie
 from assay.server.settings import Settings
-from assay.server.web import answer, database_of, go_to, is_own_path, render, require, settings_of, viewer
+from assay.server.web import Admin, Config, Db, SignedIn, Who, answer, go_to, is_own_path, render
 
 router = APIRouter()
-Db = Annotated[Database, Depends(database_of)]
-Config = Annotated[Settings, Depends(settings_of)]
-SignedIn = Annotated[Viewer, Depends(require())]
-Admin = Annotated[Viewer, Depends(require("admin"))]
 Text = Annotated[str, Form(max_length=2000)]
 AUDIT_PAGE = 100
 
@@ -31,7 +27,7 @@ AUDIT_PAGE = 100
 
 
 @router.get("/sign-in")
-def sign_in_page(request: Request, who: Annotated[Viewer, Depends(viewer)], next: str = "/") -> Response:
+def sign_in_page(request: Request, who: Who, next: str = "/") -> Response:
     """The form."""
     if who.via:
         return go_to(next)

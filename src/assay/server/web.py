@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import cache
 from http import HTTPStatus
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlencode
 
 import jinja2
 import msgspec
+from fastapi import Depends
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -75,6 +76,14 @@ def settings_of(request: Request) -> Settings:
 def database_of(request: Request) -> Database:
     """The server's database. A dependency."""
     return request.app.state.database
+
+
+Db = Annotated[Database, Depends(database_of)]
+Config = Annotated[Settings, Depends(settings_of)]
+Who = Annotated[Viewer, Depends(viewer)]
+SignedIn = Annotated[Viewer, Depends(require())]
+Submitter = Annotated[Viewer, Depends(require("submitter"))]
+Admin = Annotated[Viewer, Depends(require("admin"))]
 
 
 # -- pages -------------------------------------------------------------------------------------------------------------
@@ -163,7 +172,7 @@ def refusal(request: Request, status: int, message: str, headers: dict[str, str]
 
 def install_errors(app: FastAPI) -> None:
     """Every error that leaves a route becomes one sentence."""
-    from sqlalchemy.exc import DataError
+    from sqlalchemy.exc import DataError, IntegrityError
 
     @app.exception_handler(SignInNeeded)
     async def _sign_in(request: Request, error: SignInNeeded) -> Response:
@@ -192,6 +201,12 @@ def install_errors(app: FastAPI) -> None:
     async def _replaced(request: Request, error: FileNotFoundError) -> Response:
         # A run that goes on folds its journal while somebody reads it.
         return refusal(request, 503, "What this page shows was just replaced; load it again.", {"retry-after": "1"})
+
+    @app.exception_handler(IntegrityError)
+    async def _twice(request: Request, error: IntegrityError) -> Response:
+        # Two requests at once: each found the name free, and the database keeps one.
+        log.warning("two at once, or a row that is only ever added to: %s %s", request.method, request.url.path)
+        return refusal(request, 409, "The same was just done by another request; look at what is there now.")
 
     @app.exception_handler(DataError)
     @app.exception_handler(OverflowError)

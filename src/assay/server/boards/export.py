@@ -40,7 +40,7 @@ def standing_facts(line: Standing) -> dict[str, Any]:
         "rank": line.rank, "system": entry.system, "team": entry.team.name, "number": entry.number,
         "status": entry.status, "withheld": entry.withheld, "score": line.score, "scores": entry.scores or [],
         "final": entry.final, "note": entry.note, "submitted": entry.created, "team_submissions": line.submissions,
-        "team_scored": line.scored, "team_score_views": line.views,
+        "team_told": line.told, "team_score_views": line.views,
     }  # fmt: skip
 
 
@@ -66,15 +66,17 @@ def board_csv(session: Session, board: Board) -> str:
     metrics = list(dict.fromkeys(s["metric"] for line in lines for s in line.entry.scores or ()))
     out = io.StringIO()
     write = csv.writer(out)
-    columns = ["rank", "system", "team", "number", "status", "submitted", "team_submissions", "team_score_views"]
-    write.writerow([*columns, *(c for m in metrics for c in (m, f"{m}_low", f"{m}_high", f"{m}_n")), "final"])
+    columns = ["rank", "system", "team", "number", "status", "submitted", "team_submissions", "team_told",
+               "team_score_views"]  # fmt: skip
+    named = [c for m in metrics for c in (m, f"{m}_low", f"{m}_high", f"{m}_n")]
+    write.writerow([_safe(c) for c in [*columns, *named, "final"]])
     for line in lines:
         entry = line.entry
         scores = {s["metric"]: s for s in entry.scores or ()}
         cells = [scores.get(m, {}).get(part) for m in metrics for part in ("value", "low", "high", "n")]
         final = line.score["value"] if line.score and entry.final is not None else None
         fixed = [line.rank, entry.system, entry.team.name, entry.number, entry.status, entry.created.isoformat(),
-                 line.submissions, line.views]  # fmt: skip
+                 line.submissions, line.told, line.views]  # fmt: skip
         write.writerow([_safe(cell) for cell in [*fixed, *cells, final]])
     return out.getvalue()
 

@@ -47,15 +47,16 @@ def judge(order: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """Unpack, read, and where there is no fault score."""
     from assay.core.errors import DataError
     from assay.core.registry import load_benchmark
+    from assay.report.formats import one_line
     from assay.server.boards.extraction import Bounds, open_upload, without_paths
-    from assay.server.boards.referee import RefereeError, check, headline, parts, score
+    from assay.server.boards.referee import LONGEST_FAULT, RefereeError, check, headline, parts, score
 
     public = order["options"]
     bounds = Bounds(order["unpacked_bytes"], order["files"])
     try:
         path = open_upload(Path(order["upload"]), order["file_name"], scratch / "opened", bounds)
     except DataError as error:
-        return {"status": "refused", "faults": [str(error)], "left": 0}
+        return {"status": "refused", "faults": [one_line(str(error), LONGEST_FAULT)], "left": 0}
     checked = check(load_benchmark(order["benchmark"], **public), path)
     faults, left = checked.shown()
     if faults:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from assay.core.benchmark import Benchmark, Outcome
 from assay.core.errors import AssayError, DataError, UsageError
 from assay.core.execute import overrides, tasks_by_name
+from assay.report.formats import one_line
 from assay.systems.submission import Key, Submission
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from assay.core.results import Run
 
 SHOWN_FAULTS = 20
+LONGEST_FAULT = 500
+"""Characters; a fault names what a submission holds, which may be of any length."""
 
 
 class RefereeError(AssayError):
@@ -45,7 +48,7 @@ class Checked:
 
     def shown(self) -> tuple[list[str], int]:
         """The first faults and the number left."""
-        return list(self.faults[:SHOWN_FAULTS]), max(0, len(self.faults) - SHOWN_FAULTS)
+        return [one_line(f, LONGEST_FAULT) for f in self.faults[:SHOWN_FAULTS]], max(0, len(self.faults) - SHOWN_FAULTS)
 
 
 class Refereed:

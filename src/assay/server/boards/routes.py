@@ -26,14 +26,10 @@ from assay.server.boards.tables import OPEN, REFEREED, Board, Entry, Team, TeamM
 from assay.server.database import Database
 from assay.server.security import Viewer, address_of
 from assay.server.settings import Settings
-from assay.server.web import answer, database_of, go_to, render, require, settings_of
+from assay.server.web import Admin, Config, Db, Submitter, answer, go_to, render, require, settings_of
 
 router = APIRouter()
-Db = Annotated[Database, Depends(database_of)]
-Config = Annotated[Settings, Depends(settings_of)]
-SignedIn = Annotated[Viewer, Depends(require())]
-Submitter = Annotated[Viewer, Depends(require("submitter"))]
-Admin = Annotated[Viewer, Depends(require("admin"))]
+Looker = Annotated[Viewer, Depends(require("submitter", "reader"))]
 Short = Annotated[str, Form(max_length=200)]
 SHOWN = 200
 
@@ -91,7 +87,6 @@ def entry_of(session: Session, board: Board, key: str, who: Viewer) -> Entry:
 
 def team_id(session: Session, who: Viewer) -> int | None:
     """The team of who asks; None while they have none."""
-
     return session.scalar(sa.select(TeamMember.team_id).where(TeamMember.account_id == who.id))
 
 
@@ -144,7 +139,7 @@ def most_bytes(db: Database, key: str, who: Viewer) -> int:
 
 
 @router.get("/boards")
-def boards_page(request: Request, db: Db, who: SignedIn) -> Response:
+def boards_page(request: Request, db: Db, who: Looker) -> Response:
     """All boards."""
     with db.reading() as session:
         boards = list(session.scalars(sa.select(Board).order_by(Board.name)))
@@ -172,7 +167,7 @@ def new_board(
 
 
 @router.get("/boards/{key}")
-def board_page(request: Request, key: str, db: Db, who: SignedIn) -> Response:
+def board_page(request: Request, key: str, db: Db, who: Looker) -> Response:
     """Standings, the form to submit with, and the rules."""
     with db.reading() as session:
         board = board_of(session, key)
@@ -208,7 +203,7 @@ def _chunks(file: UploadFile) -> Iterator[bytes]:
 
 
 @router.get("/boards/{key}/submissions")
-def entries_page(request: Request, key: str, db: Db, who: SignedIn) -> Response:
+def entries_page(request: Request, key: str, db: Db, who: Looker) -> Response:
     """Submissions of one's team; all of them for an admin."""
     with db.reading() as session:
         board = board_of(session, key)
@@ -216,7 +211,7 @@ def entries_page(request: Request, key: str, db: Db, who: SignedIn) -> Response:
 
 
 @router.get("/boards/{key}/submissions/{entry_key}")
-def entry_page(request: Request, key: str, entry_key: str, db: Db, settings: Config, who: SignedIn) -> Response:
+def entry_page(request: Request, key: str, entry_key: str, db: Db, settings: Config, who: Looker) -> Response:
     """One submission."""
     board, entry, place = look(db, key, entry_key, who)
     with db.reading() as session:
@@ -245,7 +240,7 @@ def report_form(
 
 
 @router.get("/boards/{key}/history")
-def history_page(request: Request, key: str, db: Db, who: SignedIn) -> Response:
+def history_page(request: Request, key: str, db: Db, who: Looker) -> Response:
     """What happened on a board."""
     import msgspec
 
@@ -276,7 +271,7 @@ def team_form(request: Request, key: str, db: Db, who: Admin, account: Short, te
 
 
 @router.get("/boards/{key}/export.csv")
-def csv_file(key: str, db: Db, who: SignedIn) -> Response:
+def csv_file(key: str, db: Db, who: Looker) -> Response:
     """The standings as a table."""
     with db.reading() as session:
         board = board_of(session, key)
@@ -284,7 +279,7 @@ def csv_file(key: str, db: Db, who: SignedIn) -> Response:
 
 
 @router.get("/boards/{key}/export.json")
-def json_file(key: str, db: Db, who: SignedIn) -> Response:
+def json_file(key: str, db: Db, who: Looker) -> Response:
     """The whole board."""
     with db.reading() as session:
         board = board_of(session, key)
@@ -319,7 +314,7 @@ def _file(text: str, kind: str, name: str) -> Response:
 
 
 @router.get("/api/boards")
-def api_boards(db: Db, who: SignedIn) -> Response:
+def api_boards(db: Db, who: Looker) -> Response:
     """All boards."""
     with db.reading() as session:
         return answer([export.board_facts(b) for b in session.scalars(sa.select(Board).order_by(Board.name))])
@@ -332,7 +327,7 @@ def api_new_board(request: Request, db: Db, settings: Config, who: Admin, asked:
 
 
 @router.get("/api/boards/{key}")
-def api_board(key: str, db: Db, who: SignedIn) -> Response:
+def api_board(key: str, db: Db, who: Looker) -> Response:
     """A board and its standings."""
     with db.reading() as session:
         return answer(export.board_json(session, board_of(session, key)))
@@ -358,7 +353,7 @@ async def api_submit(
 
 
 @router.get("/api/boards/{key}/submissions")
-def api_entries(key: str, db: Db, who: SignedIn) -> Response:
+def api_entries(key: str, db: Db, who: Looker) -> Response:
     """Submissions of one's team, without their scores, which a look at each one counts; all for an admin."""
     with db.reading() as session:
         found = entries_of(session, board_of(session, key), who)
@@ -367,7 +362,7 @@ def api_entries(key: str, db: Db, who: SignedIn) -> Response:
 
 
 @router.get("/api/boards/{key}/submissions/{entry_key}")
-def api_entry(key: str, entry_key: str, db: Db, who: SignedIn) -> Response:
+def api_entry(key: str, entry_key: str, db: Db, who: Looker) -> Response:
     """One submission, with its place in the queue while it waits."""
     _, entry, place = look(db, key, entry_key, who)
     return answer({**export.entry_facts(entry), "before_it": place})
@@ -387,7 +382,7 @@ def api_report(key: str, db: Db, who: Submitter, report: Report) -> Response:
 
 
 @router.get("/api/boards/{key}/history")
-def api_history(key: str, db: Db, who: SignedIn) -> Response:
+def api_history(key: str, db: Db, who: Looker) -> Response:
     """The history: each hash is SHA-256 of the one before, a newline, and the line."""
     with db.reading() as session:
         board = board_of(session, key)
@@ -403,7 +398,7 @@ def api_close(request: Request, key: str, db: Db, who: Admin) -> Response:
 
 
 @router.post("/api/receipts")
-def api_receipt(settings: Config, who: SignedIn, receipt: dict[str, str | int]) -> Response:
+def api_receipt(settings: Config, who: Looker, receipt: dict[str, str | int]) -> Response:
     """Whether this server gave that receipt."""
     return answer({"holds": desk.receipt_holds(settings, receipt)})
 

@@ -205,6 +205,8 @@ def find_board(session: Session, text: str) -> Board | None:
 
 def team_of(session: Session, account: Account) -> Team:
     """The team of an account; its own is made when it has none."""
+    # Two first submissions at once would both make a team.
+    session.execute(sa.select(Account.id).where(Account.id == account.id).with_for_update(key_share=True))
     found = session.scalar(sa.select(Team).join(TeamMember).where(TeamMember.account_id == account.id))
     if found is not None:
         return found
@@ -307,6 +309,8 @@ def report_scores(
         raise UsageError("This board has a referee; submit predictions, not scores.")
     if not system or not scores or not all(math.isfinite(v) for v in scores.values()):
         raise UsageError("A report needs the name of the system and at least one score, each a number.")
+    if odd := [m for m in scores if not (0 < len(m) <= 80 and m.isprintable())]:
+        raise UsageError(f"A metric's name has 1 to 80 letters, digits and signs, not {odd[0][:80]!r}.")
     board = history.locked(session, board.id)
     if board.state != OPEN:
         raise UsageError(f"This board is {board.state} and takes no reports.")
@@ -391,13 +395,14 @@ def _signature(settings: Settings, said: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Standing:
-    """A line of a board. ``submissions`` and ``views`` are those of the team: how often it could learn from scores."""
+    """A line of a board, with what its team could learn from: ``submissions``, how many of their scores it was ``told``
+    (the board shows them too), and how often it opened one that has a score (``views``)."""
 
     rank: int | None
     entry: Entry
     score: dict[str, Any] | None
     submissions: int
-    scored: int
+    told: int
     views: int
 
 
@@ -416,10 +421,10 @@ def standings(session: Session, board: Board) -> list[Standing]:
     rows = session.execute(sa.select(*columns).where(Entry.board_id == board.id).order_by(Entry.number))
     sign = 1 if board.higher_is_better else -1
     best: dict[tuple[int, str], tuple[int, dict[str, Any] | None]] = {}
-    sent, scored, views = Counter[int](), Counter[int](), Counter[int]()
+    sent, told, views = Counter[int](), Counter[int](), Counter[int]()
     for key, team, system, status, scores, final, deleted, seen in rows:
         sent[team] += 1
-        scored[team] += status == SCORED
+        told[team] += status == SCORED and bool(scores)
         views[team] += seen
         if deleted is not None:
             continue
@@ -434,7 +439,7 @@ def standings(session: Session, board: Board) -> list[Standing]:
     lines = []
     for (key, mine), rank in zip(found, places):
         team = entries[key].team_id
-        lines.append(Standing(rank, entries[key], mine, sent[team], scored[team], views[team]))
+        lines.append(Standing(rank, entries[key], mine, sent[team], told[team], views[team]))
     return sorted(lines, key=lambda line: (line.rank is None, line.rank or 0, line.entry.number))
 
 

@@ -30,7 +30,7 @@ from sqlalchemy.exc import OperationalError
 from assay.server.boards import history
 from assay.server.boards.judge import RESULT
 from assay.server.boards.ladder import released, rounded, rounded_interval
-from assay.server.boards.submissions import sealed_folder, stored
+from assay.server.boards.submissions import sealed_folder, stored, uploads
 from assay.server.boards.tables import BROKEN, CLOSED, FAILED, OPEN, QUEUED, REFUSED, RUNNING, SCORED, Board, Entry, Job
 from assay.server.database import Database, now, open_database
 from assay.server.settings import Settings
@@ -38,6 +38,8 @@ from assay.server.settings import Settings
 LEASE_SECONDS = 30.0
 POLL_SECONDS = 0.5
 MEMORY_SECONDS = 0.1
+LEFT_SECONDS = 2 * 86_400
+"""Longer than any upload or scoring lasts."""
 _ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "OMP_NUM_THREADS", "SSL_CERT_FILE")
 
 
@@ -74,6 +76,16 @@ class Worker:
         self._seen: dict[int, tuple[str, int, float]] = {}
         self._sealed = self.sealed or sealed_folder(self.settings)
         self._sealed.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Remove what was left behind by processes that were killed: halves of uploads, exports, folders of judges."""
+        folder = uploads(self.settings)
+        left = [*folder.glob("incoming-*"), *folder.glob("export-*"), *self._private("scratch").glob("judge-*")]
+        for path in left:
+            with contextlib.suppress(OSError):
+                if time.time() - path.stat().st_mtime > LEFT_SECONDS:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -259,6 +271,8 @@ class Worker:
             else:
                 self._keep_final(entry, answer["final"])
                 _publish(session, board, entry, answer["shown"])
+                if board.state == CLOSED:
+                    self._show_final(session, board, entry)
             return True
 
     def _prepared(self, claim: Claim, answer: dict[str, Any]) -> None:
@@ -268,6 +282,9 @@ class Worker:
             if job is None:
                 return
             job.status, job.lease = SCORED, ""
+            if board.state == CLOSED:
+                # Closed while the truth was looked at: it stays so.
+                return
             if answer["status"] != "open":
                 board.state, board.reason = BROKEN, answer["reason"]
                 return
@@ -287,10 +304,13 @@ class Worker:
             job.status, job.lease = SCORED, ""
             entries = sa.select(Entry).where(Entry.board_id == board.id, Entry.status == SCORED, Entry.final.is_(None))
             for entry in session.scalars(entries.order_by(Entry.number)):
-                path = self._private("finals") / f"{entry.key}.json"
-                if not entry.withheld and path.is_file():
-                    entry.final = _shown(board, msgspec.json.decode(path.read_bytes()))
-                    history.write(session, board, "final", entry=entry.number, scores=entry.final)
+                self._show_final(session, board, entry)
+
+    def _show_final(self, session: Any, board: Board, entry: Entry) -> None:
+        path = self._private("finals") / f"{entry.key}.json"
+        if not entry.withheld and path.is_file():
+            entry.final = _shown(board, msgspec.json.decode(path.read_bytes()))
+            history.write(session, board, "final", entry=entry.number, scores=entry.final)
 
     def _held(self, session: Any, claim: Claim) -> Job | None:
         mine = sa.select(Job).where(Job.id == claim.job, Job.lease == claim.lease, Job.status == RUNNING)

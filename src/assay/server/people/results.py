@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
@@ -17,6 +18,8 @@ from assay.systems import forms
 LEAST_RATED = 2
 """Items with two answers or more before a number is shown."""
 RESAMPLES, MOST_RESAMPLED = 200, 2000
+MOST_UNITS = 2000
+"""Items of one question: a grouping of 500 texts has 124,750 pairs, and a long text as many characters."""
 
 
 def overview(session: Session, study: Study) -> dict[str, Any]:
@@ -90,7 +93,7 @@ def agreement(answers: Sequence[Answer], seed: int = 0) -> list[dict[str, Any]]:
     for answer in answers:
         form = forms.read(answer.asked.content["response_format"])
         slot = answer.asked.slot
-        for unit, rating in form.units(answer.content["value"]).items():
+        for unit, rating in _drawn(form.units(answer.content["value"]), answer.asked.digest).items():
             item = (slot.sample, answer.asked.digest, unit)
             # Nominal ratings of several types (texts, numbers, yes and no) are told apart by their names.
             rating = rating if rating is None or form.level != "nominal" else repr(rating)
@@ -115,6 +118,13 @@ def agreement(answers: Sequence[Answer], seed: int = 0) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _drawn(units: dict[str, Any], question: str) -> dict[str, Any]:
+    """At most `MOST_UNITS` items of a question, the same ones for everybody who answers it."""
+    if len(units) <= MOST_UNITS:
+        return units
+    return {unit: units[unit] for unit in random.Random(question).sample(sorted(units), MOST_UNITS)}
 
 
 def _alpha(

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Annotated, Any
 
 import sqlalchemy as sa
-from fastapi import APIRouter, Depends, Form, Query
+from fastapi import APIRouter, Form, Query
 from pydantic import BaseModel, Field
 from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
@@ -17,19 +17,13 @@ from starlette.responses import Response, StreamingResponse
 
 from assay.core.errors import DataError
 from assay.server.accounts import Account, audit, fold
-from assay.server.database import Database
 from assay.server.people import results, studies
 from assay.server.people.tables import Respondent, Slot, Study
 from assay.server.security import Viewer, address_of, person_cookie, set_cookie, signed, unsigned
 from assay.server.settings import Settings
-from assay.server.web import SignInNeeded, database_of, go_to, render, require, settings_of, viewer
+from assay.server.web import Config, Db, SignedIn, SignInNeeded, Submitter, Who, go_to, render
 
 router = APIRouter()
-Db = Annotated[Database, Depends(database_of)]
-Config = Annotated[Settings, Depends(settings_of)]
-Who = Annotated[Viewer, Depends(viewer)]
-SignedIn = Annotated[Viewer, Depends(require())]
-Asker = Annotated[Viewer, Depends(require("submitter"))]
 COOKIE_HOURS = 24.0 * 90
 JOINED = 500
 """Studies of a list at most."""
@@ -104,7 +98,7 @@ class BreakTaken(BaseModel):
 
 
 @router.post("/api/people/studies")
-def make_study(db: Db, settings: Config, who: Asker, given: NewStudy) -> dict[str, str]:
+def make_study(db: Db, settings: Config, who: Submitter, given: NewStudy) -> dict[str, str]:
     """The study of a run, made or found again; ``link`` is for the people who answer."""
     options = given.settings.model_dump()
     _sound(options)
@@ -120,7 +114,7 @@ def make_study(db: Db, settings: Config, who: Asker, given: NewStudy) -> dict[st
 
 
 @router.post("/api/people/studies/{key}/questions")
-def ask(db: Db, who: Asker, key: str, given: Questions) -> dict[str, Any]:
+def ask(db: Db, who: Submitter, key: str, given: Questions) -> dict[str, Any]:
     """Put questions; those put before are found again."""
     listed = [q.model_dump() for q in given.questions]
     _sound(listed)
@@ -129,7 +123,7 @@ def ask(db: Db, who: Asker, key: str, given: Questions) -> dict[str, Any]:
 
 
 @router.get("/api/people/studies/{key}/answers")
-def answers(db: Db, who: Asker, key: str, after: Annotated[int, Query(ge=0, le=2**31)] = 0) -> dict[str, Any]:
+def answers(db: Db, who: Submitter, key: str, after: Annotated[int, Query(ge=0, le=2**31)] = 0) -> dict[str, Any]:
     """Answers numbered above ``after``, and how many there are in all."""
     with db.reading() as session:
         count, found = studies.answers_after(session, _own(session, who, key), after)
@@ -148,14 +142,14 @@ def list_studies(db: Db, settings: Config, who: SignedIn) -> list[dict[str, Any]
 
 
 @router.get("/api/people/studies/{key}")
-def show_study(db: Db, who: Asker, key: str) -> dict[str, Any]:
+def show_study(db: Db, who: Submitter, key: str) -> dict[str, Any]:
     """How a study goes."""
     with db.reading() as session:
         return results.overview(session, _own(session, who, key))
 
 
 @router.post("/api/people/studies/{key}/close")
-def close_study(db: Db, who: Asker, key: str) -> dict[str, bool]:
+def close_study(db: Db, who: Submitter, key: str) -> dict[str, bool]:
     """Hand out no more questions."""
     with db.session() as session:
         _own(session, who, key).open = False
@@ -163,13 +157,13 @@ def close_study(db: Db, who: Asker, key: str) -> dict[str, bool]:
 
 
 @router.get("/people/{key}/export.jsonl")
-def export_page(request: Request, db: Db, who: Asker, key: str) -> Response:
+def export_page(request: Request, db: Db, who: Submitter, key: str) -> Response:
     """The export as a file to save."""
     return export_study(request, db, who, key)
 
 
 @router.get("/api/people/studies/{key}/export")
-def export_study(request: Request, db: Db, who: Asker, key: str) -> Response:
+def export_study(request: Request, db: Db, who: Submitter, key: str) -> Response:
     """All answers as JSON lines, under pseudonyms."""
     with db.session() as session:
         study = _own(session, who, key)
@@ -199,7 +193,7 @@ def people_page(request: Request, db: Db, settings: Config, who: SignedIn) -> Re
 
 
 @router.get("/people/{key}/overview")
-def overview_page(request: Request, db: Db, settings: Config, who: Asker, key: str) -> Response:
+def overview_page(request: Request, db: Db, settings: Config, who: Submitter, key: str) -> Response:
     """How a study goes: progress, people, agreement; it looks again by itself."""
     with db.reading() as session:
         study = _own(session, who, key)
@@ -211,7 +205,7 @@ def overview_page(request: Request, db: Db, settings: Config, who: Asker, key: s
 
 @router.post("/people/{key}/state")
 def change_state(
-    request: Request, db: Db, who: Asker, key: str, open: Annotated[str, Form(max_length=3)] = "no"
+    request: Request, db: Db, who: Submitter, key: str, open: Annotated[str, Form(max_length=3)] = "no"
 ) -> Response:
     """Close a study, or open it again."""
     wanted = open == "yes"
