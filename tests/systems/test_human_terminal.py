@@ -92,6 +92,7 @@ def test_pictures_and_recordings_are_written_to_files_and_control_characters_are
     path = shown.partition("Picture: ")[2].partition("\n")[0]
     assert Path(path).read_bytes() == b"png"
     assert path.endswith(".png")
+    assert Path(path).parent.stat().st_mode & 0o077 == 0
 
 
 def test_a_form_that_points_at_no_part_is_refused():

@@ -11,12 +11,15 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from assay.core.errors import DataError, TrialPostponed
 from assay.systems import forms
 from assay.systems.chat.model import Message, Reply
 from assay.systems.human import PersonsAnswer, checked_request, reported
+
+if TYPE_CHECKING:
+    from tempfile import TemporaryDirectory
 
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(13, 32), *range(127, 160)))
 _HEADS = {"system": "Instructions", "developer": "Instructions", "assistant": "Reply so far", "tool": "Tool"}
@@ -97,6 +100,7 @@ class TerminalPerson:
         self._answered = 0
         self._stopped = False
         self._away = 0.0
+        self._files: TemporaryDirectory[str] | None = None
 
     def describe(self) -> dict[str, Any]:
         """Facts for ``run.json``."""
@@ -343,7 +347,7 @@ class TerminalPerson:
 
     def _file(self, part: Mapping[str, Any]) -> Path:
         from hashlib import sha256
-        from tempfile import gettempdir
+        from tempfile import TemporaryDirectory
 
         if part["type"] == "image_url":
             head, _, data = part["image_url"]["url"].partition(",")
@@ -352,9 +356,11 @@ class TerminalPerson:
             data, ending = part["input_audio"]["data"], part["input_audio"]["format"]
         raw = base64.b64decode(data)
         ending = ending if ending.isalnum() else "bin"
-        path = Path(gettempdir()) / f"assay-{sha256(raw).hexdigest()[:16]}.{ending}"
-        if not path.exists():
-            path.write_bytes(raw)
+        if self._files is None:
+            # A folder of our own: a name that others can foretell could be theirs, or a link.
+            self._files = TemporaryDirectory(prefix="assay-")
+        path = Path(self._files.name) / f"{sha256(raw).hexdigest()[:16]}.{ending}"
+        path.write_bytes(raw)
         return path
 
     def _line(self, prompt: str) -> str:
