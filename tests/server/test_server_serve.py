@@ -122,6 +122,20 @@ def test_serving_from_postgresql(tmp_path, postgres):
     assert not (tmp_path / "server" / "server.sqlite").exists()
 
 
+def test_a_database_in_an_open_folder_is_its_owner_s_alone(tmp_path):
+    from assay.server.database import SchemaVersion, open_database
+
+    folder = tmp_path / "server"
+    folder.mkdir(mode=0o755)
+    database = open_database(f"sqlite:///{folder / 'server.sqlite'}")
+    with database.session() as session:
+        session.get_one(SchemaVersion, 1)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    database.close()
+    assert "server.sqlite-wal" in modes
+    assert set(modes.values()) == {0o600}
+
+
 def test_a_port_that_is_taken_is_one_sentence(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

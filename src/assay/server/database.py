@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -119,6 +119,9 @@ def open_database(url: str) -> Database:
         )
     elif backend == "sqlite" and parsed.database:
         Path(parsed.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Before SQLite makes it: its log beside it, which holds the same data, gets the mode that the file has.
+        with suppress(OSError):
+            Path(parsed.database).touch(mode=0o600)
         engine = sa.create_engine(parsed, pool_size=CONNECTIONS, max_overflow=0, connect_args={"timeout": 30})
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
