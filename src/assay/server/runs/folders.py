@@ -95,11 +95,45 @@ class RunFolders:
             return None
         except msgspec.DecodeError:
             info = None
-        if not isinstance(info, dict) or not isinstance(info.get("tasks"), dict) or "benchmark" not in info:
+        if not _is_manifest(info):
             raise DataError(f"The run.json of {name} is no manifest of a run; restore it or delete the folder.")
         run = RunFolder(path, info)
         self._known[name] = (mark, run)
         return run
+
+
+class _Manifest(msgspec.Struct):
+    """What pages take from a manifest, by type: one that lies must not break the list of all runs."""
+
+    benchmark: str
+    tasks: dict[str, dict[str, Any]]
+    system: str = ""
+    title: str | None = None
+    status: str = ""
+    created: str = ""
+    trials: int = 0
+    done: int | None = None
+    paid: float | None = None
+    seconds: float | None = None
+    statuses: dict[str, int] | None = None
+    tags: dict[str, Any] | None = None
+    options: dict[str, Any] | None = None
+    host: dict[str, Any] | None = None
+    data: dict[str, Any] | None = None
+    git: dict[str, Any] | None = None
+    parent: dict[str, Any] | None = None
+    command: list[Any] | None = None
+    groups: list[str] = []
+    outcome_groups: list[str] = []
+    scores: list[str] = []
+
+
+def _is_manifest(info: Any) -> bool:
+    try:
+        msgspec.convert(info, _Manifest)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _is_written(path: Path) -> bool:

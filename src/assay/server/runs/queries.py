@@ -7,6 +7,7 @@ all of a run's bytes, are read for those rows alone.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import threading
@@ -286,13 +287,27 @@ def _height(path: Path) -> int:
     return pl.scan_parquet(path).select(pl.len()).collect().item()
 
 
+def _lives(process: str) -> bool:
+    """Whether there is a process of that number; what is no number is none."""
+    try:
+        os.kill(int(process), 0)
+    except PermissionError:
+        return True
+    except (ValueError, OverflowError, OSError):
+        return False
+    return True
+
+
 class Views:
     """Views of runs, the tails of those that go on, and orders that were asked for lately."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache = cache
-        # Parts of an earlier server: how much of a journal they hold nobody knows any more.
-        shutil.rmtree(cache, ignore_errors=True)
+        # Of this process alone: `human:` starts a second server in the same folder.
+        self._cache = cache / str(os.getpid())
+        for earlier in cache.glob("*"):
+            # How much of a journal the parts of an earlier server hold nobody knows any more.
+            if earlier == self._cache or not _lives(earlier.name):
+                shutil.rmtree(earlier, ignore_errors=True)
         self._tails: dict[str, Tail] = {}
         self._folded: OrderedDict[str, tuple[Any, RunFolder, View]] = OrderedDict()
         self._orders: OrderedDict[Any, pl.Series] = OrderedDict()
