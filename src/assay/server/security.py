@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from assay.server.settings import Settings
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-UPLOADS = re.compile(r"(/api)?/boards/[^/]+/submissions|/api/people/studies(/[^/]+/questions)?")
-"""Paths whose body may have ``upload_bytes``, for those who may submit."""
+UPLOADS = re.compile(r"(/api)?/boards/[^/]+/submissions")
+"""Paths whose body may have ``upload_bytes``, for those who may submit: it goes to disk as it comes."""
+QUESTIONS = re.compile(r"/api/people/studies(/[^/]+/questions)?")
+MOST_QUESTION_BYTES = 32 * 1024 * 1024
+"""Bytes of one body of questions: it is read as JSON, in memory, a few times its size."""
 LONGEST_QUERY = 8192
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
@@ -384,8 +387,11 @@ class Guard:
 
     def _limit(self, scope: Scope) -> int:
         limits = self.settings.limits
-        uploads = UPLOADS.fullmatch(scope["path"]) and scope["state"]["viewer"].may("submitter")
-        return limits.upload_bytes if uploads else limits.body_bytes
+        if not scope["state"]["viewer"].may("submitter"):
+            return limits.body_bytes
+        if QUESTIONS.fullmatch(scope["path"]):
+            return max(limits.body_bytes, min(limits.upload_bytes, MOST_QUESTION_BYTES))
+        return limits.upload_bytes if UPLOADS.fullmatch(scope["path"]) else limits.body_bytes
 
 
 def too_large(limit: int) -> str:
