@@ -109,7 +109,7 @@ def epochs(k: int, search: Any, iterations: int) -> tuple[float, float]:
     """CPU seconds of the quickest epoch of SAM and of XSAM, in turns; the first epoch of a training does not count."""
     size = 1000 // iterations if iterations <= 100 else 4
     split = room.make_split("shapes", np.random.default_rng(0), train=size * iterations)
-    recipe = room.Recipe(network="cnn", epochs=3, batch_size=size)
+    recipe = room.Recipe(network="cnn", epochs=2, batch_size=size)
     found: tuple[list[float], list[float]] = ([], [])
     made = methods.sam(0.15, k), methods.xsam(0.15, ascent_steps=k, search=search)
     for turn in range(3):

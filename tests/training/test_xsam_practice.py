@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 import socket
 from pathlib import Path
 
@@ -510,3 +511,13 @@ def test_the_trainer_of_transformers_is_led_through_all_passes():
     assert found[0][1] == found[1][1] == [0, 2]
     with pytest.raises(UsageError, match="accumulation"):
         room.sharpness_aware_trainer(Trainer)(net, opt, 2).training_step(net, {"x": x, "y": y})
+
+
+def test_the_loop_of_the_document_runs(capsys):
+    text = (Path(__file__).parents[2] / "docs" / "xsam.md").read_text(encoding="utf-8")
+    loop = re.search(r"```python\n(.*?)```", text, re.DOTALL)
+    assert loop
+    exec(loop[1], {})
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == ["0", "1", "2"]
+    assert float(lines[2].split()[1]) < float(lines[0].split()[1])
