@@ -61,6 +61,42 @@ def test_nobody_sees_anything_without_signing_in(house):
     assert seen > 20
 
 
+# Whom the table of roles in docs/server.md lets in, by the beginning of an address; pages and their twins alike.
+MAY = (
+    ("GET", "/runs", {"reader"}),
+    ("GET", "/compare", {"reader"}),
+    ("GET", "/boards/{key}/submissions.zip", set()),
+    ("GET", "/boards", {"reader", "submitter"}),
+    ("POST", "/boards/{key}/close", set()),
+    ("POST", "/boards/{key}/teams", set()),
+    ("POST", "/boards/{key}", {"submitter"}),
+    ("POST", "/boards", set()),
+    ("POST", "/people/studies", {"submitter"}),
+    ("GET", "/people/studies/{key}", {"submitter"}),
+    ("GET", "/people/{key}/overview", {"submitter"}),
+    ("GET", "/people/{key}/export", {"submitter"}),
+    ("POST", "/people/{key}/state", {"submitter"}),
+    ("GET", "/admin", set()),
+    ("POST", "/admin", set()),
+)
+
+
+@pytest.mark.parametrize("role", ["reader", "annotator", "submitter"])
+def test_a_role_opens_what_it_says_and_no_twin_opens_more(house, role):
+    client = house.client(role)
+    refused = 0
+    for path, method, template in routes(house):
+        named = template.removeprefix("/api")
+        rule = next((may for way, start, may in MAY if way == method and named.startswith(start)), None)
+        if rule is None or role in rule:
+            continue
+        sent = client.request(method, path, **({} if method == "GET" else {"json": {}}))
+        assert sent.status_code == 403, (method, path, sent.status_code)
+        assert "This needs the role" in sent.text
+        refused += 1
+    assert refused > 15
+
+
 def test_every_form_needs_its_token(house):
     """An admin's cookies alone change nothing, on any route."""
     admin = house.client("admin")
