@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 
 import pytest
 from people_study import BOTH, Run, question
-from people_visit import Visitor
+from people_visit import Visitor, csrf
 
 from assay.core.errors import UsageError
 from assay.systems import forms
@@ -84,6 +85,19 @@ def test_an_account_with_a_token_is_one_person_in_a_panel(house):
             visitor.send(found["question"], "yes")
     overview = run.overview()
     assert (len(overview["respondents"]), overview["answered"]) == (1, 1)
+
+
+def test_whoever_answers_without_an_account_keeps_form_and_place_equally_long(house):
+    """A page whose token ended before its cookie could not send what stands on it."""
+    run = Run(house)
+    client = house.client()
+    kept = {}
+    page = client.get(run.link)
+    joined = client.post(run.link, data={"csrf": csrf(page.text)})
+    for answer in (page, joined):
+        name, age = re.search(r"^([^=]+)=.*Max-Age=(\d+)", answer.headers["set-cookie"], re.IGNORECASE).groups()
+        kept["guest" if name.endswith("guest") else "person"] = int(age)
+    assert kept["guest"] == kept["person"]
 
 
 def test_checks_are_answered_in_their_order_only(house):

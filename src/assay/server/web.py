@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 log = logging.getLogger("assay.server")
+GUEST_HOURS = 24.0 * 90
+"""As long as somebody may answer a study without an account: their page's token must not end in the middle."""
 
 _NAVIGATION = (
     ("Runs", "/runs", ("reader",)),
@@ -107,7 +109,7 @@ def render(request: Request, template: str, *, status: int = 200, **values: Any)
     )
     response = HTMLResponse(text, status)
     if getattr(request.state, "guest", None):
-        set_cookie(response, settings, guest_cookie(settings), request.state.guest, 24)
+        set_cookie(response, settings, guest_cookie(settings), request.state.guest, GUEST_HOURS)
     return response
 
 

@@ -21,10 +21,9 @@ from assay.server.people import results, studies
 from assay.server.people.tables import Respondent, Slot, Study
 from assay.server.security import Viewer, address_of, person_cookie, set_cookie, signed, unsigned
 from assay.server.settings import Settings
-from assay.server.web import Config, Db, SignedIn, SignInNeeded, Submitter, Who, go_to, render
+from assay.server.web import GUEST_HOURS, Config, Db, SignedIn, SignInNeeded, Submitter, Who, go_to, render
 
 router = APIRouter()
-COOKIE_HOURS = 24.0 * 90
 JOINED = 500
 """Studies of a list at most."""
 
@@ -389,7 +388,7 @@ def _join(session: Session, study: Study, who: Viewer) -> Respondent:
 def _with_cookie(settings: Settings, study: Study, respondent: Respondent) -> Response:
     response = go_to(f"/people/{study.key}")
     token = signed(settings, "respondent", respondent.key)
-    set_cookie(response, settings, person_cookie(settings, study.key), token, COOKIE_HOURS)
+    set_cookie(response, settings, person_cookie(settings, study.key), token, GUEST_HOURS)
     return response
 
 
