@@ -18,8 +18,10 @@ help:
 .venv/.demo: requirements/demo.txt pyproject.toml scripts/setup.sh
 	sh scripts/setup.sh "$(PYTHON)" requirements/demo.txt .venv/.demo
 
+# The speaker encoder declares a backport of typing and a package that compiles; it needs neither.
 .venv/.test: requirements/demo.txt requirements/test.txt pyproject.toml scripts/setup.sh
 	sh scripts/setup.sh "$(PYTHON)" requirements/test.txt .venv/.test
+	.venv/bin/python -m pip install --quiet --no-deps resemblyzer==0.1.4
 
 demo: .venv/.demo
 	sh scripts/demo.sh
