@@ -349,7 +349,7 @@ def test_the_benchmark_keeps_the_rules():
     if "ttsds2" not in benchmark_entries():
         pytest.skip("not among the entry points of this installation")
     options = {"features": CHEAP, "replicates": "3", "noise_clips": "3"}
-    for name, chosen in (("ttsds2", options), ("ttsds2_listening", {})):
+    for name, chosen in (("ttsds2", options), ("ttsds2-listening", {})):
         results = check_benchmark(name, options=chosen, strict=False)
         assert [r for r in results if r.outcome == "failed"] == []
 

@@ -146,7 +146,7 @@ class ListeningTest(Benchmark):
         Written into ratings.
     """
 
-    name = "ttsds2_listening"
+    name = "ttsds2-listening"
     title = "Listening tests of synthetic speech: MOS, CMOS, SMOS, MUSHRA"
     paper = "arXiv:2506.19441"
     extras = ("ttsds2",)
