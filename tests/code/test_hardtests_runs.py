@@ -165,6 +165,33 @@ def test_a_folder_of_suites_is_a_submission_and_can_be_scored_again(suites, tmp_
     assert again.records.select(columns).equals(found.records.select(columns))
 
 
+def test_labelled_programs_can_be_a_referee_s_secret(suites, tmp_path):
+    from assay.server.boards.judge import prepare
+    from assay.server.boards.referee import check, score
+
+    public = {"data": str(suites.parent / "problems"), "programs": "hidden"}
+    assert [s.target for s in HardTests(**public).tasks()[0].samples()] == [None, None]
+    labels = [
+        {"pid": pid, "id": f"{pid}-secret", "code": "print(input())", "language": "python", "correct": False}
+        for pid in ("even_split", "apart_permutation")
+    ]
+    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in labels))
+    (tmp_path / "truth.json").write_text('{"programs": "./labels.jsonl"}')
+    for name in ("labels.jsonl", "truth.json"):
+        (tmp_path / name).chmod(0o600)
+    order = {"benchmark": "hardtests", "options": public, "sealed": str(tmp_path / "truth.json"), "metric": "",
+             "salt": "00"}  # fmt: skip
+    made = prepare(order)
+    assert (made["status"], made["expected"], made["headline"]) == ("open", 2, "precision")
+    checked = check(HardTests(**public), suites)
+    assert checked.faults == ()
+    scored = score(
+        "hardtests", public, {"programs": str(tmp_path / "labels.jsonl")}, checked, "ours", tmp_path / "run"
+    ).records
+    assert scored["status"].to_list() == ["ok", "ok"]
+    assert all(f"{pid}-secret" in target for pid, target in Run(tmp_path / "run").samples[["sample", "target"]].rows())
+
+
 def test_suites_become_the_published_form_and_come_back(suites, tmp_path):
     make("hardtests.convert", tmp_path / "card", suites=str(suites))
     back = {s.pid: s for s in read_suites(tmp_path / "card" / "test_cases.jsonl")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -61,6 +62,10 @@ def open_sandbox() -> Sandbox:
     return Sandbox()
 
 
+HIDDEN = "hidden"
+"""The option ``programs`` of those who are not to see them."""
+
+
 class Study(Task):
     """One problem a sample: a suite is made, then every labelled program of the problem is judged by it."""
 
@@ -71,12 +76,12 @@ class Study(Task):
         self.benchmark = benchmark
 
     def samples(self) -> Sequence[Sample]:
-        """Problems that have labelled programs."""
+        """Problems that have labelled programs; without a target all of them, where a referee keeps the programs."""
         return [
             Sample(
                 pid,
                 input=pid,
-                target={program.id: program.correct for program in problem.programs},
+                target={program.id: program.correct for program in problem.programs} or None,
                 groups={
                     "difficulty": problem.difficulty,
                     "platform": problem.platform,
@@ -85,7 +90,7 @@ class Study(Task):
                 },
             )
             for pid, problem in self.benchmark.problems.items()
-            if problem.programs
+            if problem.programs or self.benchmark.programs == HIDDEN
         ]
 
     def setup(self, system: Any, ctx: Context) -> Any:
@@ -124,7 +129,8 @@ class HardTests(Benchmark):
         Problems: ``own``, ``mini``, ``quixbugs:PATH``, a file in the published layout, ``hf:ORG/NAME``; or several,
         joined by ``+``.
     programs
-        File of labelled programs (pid, code, language, correct, source), for problems that bring none.
+        File of labelled programs (pid, code, language, correct, source), for problems that bring none; ``hidden``:
+        a referee has them, and nothing is scored here.
     kits
         File of kits.
     difficulty, platform
@@ -172,6 +178,8 @@ class HardTests(Benchmark):
     def problems(self) -> Mapping[str, Problem]:
         """Problems by id, with their labelled programs."""
         found = self._chosen.by_pid
+        if self.programs == HIDDEN:
+            return {pid: replace(problem, programs=()) for pid, problem in found.items()}
         if self.programs:
             from assay.code.hardtests.data import with_programs
 
