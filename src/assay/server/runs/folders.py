@@ -95,7 +95,7 @@ class RunFolders:
             return None
         except msgspec.DecodeError:
             info = None
-        if not _is_manifest(info):
+        if not isinstance(info, dict) or not _is_manifest(info):
             raise DataError(f"The run.json of {name} is no manifest of a run; restore it or delete the folder.")
         run = RunFolder(path, info)
         self._known[name] = (mark, run)
