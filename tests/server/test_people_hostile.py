@@ -100,6 +100,24 @@ def test_whoever_answers_without_an_account_keeps_form_and_place_equally_long(ho
     assert kept["guest"] == kept["person"]
 
 
+def test_a_closed_account_answers_no_more(house):
+    from assay.server.accounts import Account
+
+    run = Run(house)
+    run.ask([question(1)])
+    visitor = Visitor(house.client("annotator", "ann"), run.link)
+    key = visitor.next()["question"]
+    with house.database.session() as session:
+        session.query(Account).filter_by(name="ann").one().active = False
+    # Its session is gone with it; what is left in the browser is the cookie of the study.
+    assert visitor.client.get(f"{visitor.base}/next", headers=visitor.headers).status_code == 403
+    guest = csrf(visitor.client.get("/sign-in").text)
+    body = {"question": key, "value": "yes", "seconds": 1}
+    sent = visitor.client.post(f"{visitor.base}/answer", json=body, headers={"X-CSRF-Token": guest})
+    assert sent.status_code == 403
+    assert run.answers()["count"] == 0
+
+
 def test_checks_are_answered_in_their_order_only(house):
     item = {"messages": [{"role": "user", "content": "Say x."}], "expected": "x"}
     run = Run(house, practice=[item] * 3)

@@ -398,7 +398,9 @@ def _respondent(session: Session, request: Request, settings: Settings, who: Vie
     key = unsigned(settings, "respondent", token) if token else None
     mine = sa.select(Respondent).where(Respondent.study_id == study.id)
     if key is not None:
-        return session.scalar(mine.where(Respondent.key == key))
+        # Whoever joined with an account that was closed since is let in no more.
+        closed = sa.exists().where(Account.id == Respondent.account_id, ~Account.active)
+        return session.scalar(mine.where(Respondent.key == key, ~closed))
     return session.scalar(mine.where(Respondent.account_id == who.id)) if who.via else None
 
 
