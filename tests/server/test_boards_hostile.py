@@ -101,6 +101,8 @@ def test_names_of_reported_metrics_are_short_and_no_formula_in_a_table(house):
         sent = anna.post(f"/api/boards/{key}/reports", json={"system": "s", "scores": {name: 1.0}})
         assert sent.status_code == 400, name
     assert anna.post(f"/api/boards/{key}/reports", json={"system": "s", "scores": {"=1+1": 1.0}}).status_code == 201
+    other = anna.post(f"/api/boards/{key}/reports", json={"system": "s", "scores": {"f1": 1.0}})
+    assert (other.status_code, "ranks by =1+1" in other.json()["error"]) == (400, True)
     header = next(csv.reader(io.StringIO(anna.get(f"/boards/{key}/export.csv").text)))
     assert "'=1+1" in header
     assert not [cell for cell in header if cell.startswith("=")]

@@ -314,6 +314,8 @@ def report_scores(
     board = history.locked(session, board.id)
     if board.state != OPEN:
         raise UsageError(f"This board is {board.state} and takes no reports.")
+    if board.metric and board.metric not in scores:
+        raise UsageError(f"This board ranks by {board.metric}, which the report does not hold.")
     team = team_of(session, account)
     if used_today(session, board, team)[0] >= board.a_day:
         raise LimitReached(f"{team.name} has made its {board.a_day} reports of today.")
