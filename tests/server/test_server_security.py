@@ -343,6 +343,20 @@ def test_every_answer_carries_the_policy(house, monkeypatch):
         assert "unsafe" not in re.search(rf"{source} ([^;]+)", security.POLICY)[1]
 
 
+@pytest.mark.parametrize("path", ["/runs", "/api/runs"])
+def test_without_its_database_the_server_lets_nobody_in_and_says_so(house, monkeypatch, path):
+    def gone(*_):
+        raise sa.exc.OperationalError("SELECT secret", {}, Exception("connection refused"))
+
+    reader = house.client("reader")
+    monkeypatch.setattr(security, "find_viewer", gone)
+    answer = reader.get(path)
+    assert answer.status_code == 500
+    assert answer.headers["content-security-policy"] == security.POLICY
+    assert "Something went wrong here" in answer.text
+    assert "SELECT" not in answer.text
+
+
 def test_templates_hold_no_inline_script_or_style():
     folder = Path(assay.server.__file__).parent / "templates"
     for page in folder.rglob("*.j2"):

@@ -316,7 +316,12 @@ class Guard:
 
         refused = self._malformed(scope, request)
         if refused is None and not static:
-            refused = await self._unwelcome(scope, request)
+            try:
+                refused = await self._unwelcome(scope, request)
+            except Exception as error:
+                # The database is away: nobody is let in, and the answer is one of ours.
+                await self.failed(request, error)(scope, receive, answer)
+                return
         if refused is not None:
             status, message, extra = refused
             await self.refuse(request, status, message, extra)(scope, receive, answer)
