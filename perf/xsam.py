@@ -79,8 +79,8 @@ def search_seconds(plain: bool, times: int = 3) -> float:
         if plain:
             begun = time.process_time()
             with torch.no_grad():
-                n0, n1 = (torch.sqrt(sum((v**2).sum() for v in vs)) for vs in (v0, v1))
-                psi = float(torch.arccos(sum((a * b).sum() for a, b in zip(v0, v1)) / n0 / n1))  # pyright: ignore
+                n0, n1 = (torch.stack([v.square().sum() for v in vs]).sum().sqrt() for vs in (v0, v1))
+                psi = float(torch.arccos(torch.stack([(a * b).sum() for a, b in zip(v0, v1)]).sum() / n0 / n1))
                 for alpha in grid(2.0, 0.1):
                     c0, c1 = coefficients(alpha, psi)
                     candidate = [c0 * a / n0 + c1 * b / n1 for a, b in zip(v0, v1)]
