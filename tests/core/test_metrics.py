@@ -278,7 +278,11 @@ def test_row_order_does_not_matter(table, random):
 @settings(deadline=None, max_examples=40)
 def test_ratio_with_unit_denominators_is_the_mean(table):
     frame = repeated(table).with_columns(one=pl.lit(1))
-    a, b = evaluate(ratio("x", "one"), frame, resamples=50), evaluate(mean("x"), frame, resamples=50)
+    # Records that are parts of a whole make a share, whose interval stays within 0 and 1.
+    share = frame["x"].is_between(0, 1).all()
+    bounds = (0, 1) if share else (None, None)
+    a = evaluate(ratio("x", "one"), frame, resamples=50)
+    b = evaluate(mean("x", bounds=bounds), frame, resamples=50)
     assert a.value == pytest.approx(b.value)
     if b.interval == a.interval:
         assert (a.low, a.high) == pytest.approx((b.low, b.high), nan_ok=True)
@@ -498,3 +502,9 @@ def test_the_interval_of_an_average_stays_within_the_bounds_of_its_scores():
     bounded = evaluate(mean("seconds", higher_is_better=False, bounds=(0, None)), frame)
     assert free.low < 0 == bounded.low
     assert (bounded.value, bounded.high) == (free.value, free.high)
+
+
+def test_differences_whose_squares_underflow_still_have_an_interval():
+    frame = pl.DataFrame({"sample": ["a", "b"], "x": [0.0, 1e-90]})
+    found = evaluate(mean("x"), frame)
+    assert found.low < found.value == 5e-91 < found.high

@@ -68,10 +68,10 @@ def test_a_schema_that_grows_without_end_is_refused_at_once():
     defs = {"d0": {"type": "string"}}
     for n in range(1, 12):
         defs[f"d{n}"] = {"anyOf": [{"$ref": f"#/$defs/d{n - 1}"}] * 50}
-    begun = time.process_time()
+    begun = time.thread_time()
     with pytest.raises(UsageError, match="schema"):
         forms.read(asked({"type": "object", "properties": {"a": {"$ref": "#/$defs/d8"}}, "$defs": defs}))
-    assert time.process_time() - begun < 2
+    assert time.thread_time() - begun < 2
 
 
 def test_an_account_with_a_token_is_one_person_in_a_panel(house):

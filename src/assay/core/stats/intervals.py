@@ -245,8 +245,8 @@ def layered_variance(influence: Array, layer: Codes) -> tuple[float, float]:
         return 0.0, 0.0
     variance = float(part.sum())
     free = np.maximum(m - 1, 1)
-    # No variation anywhere: every degree of freedom that could have shown some.
-    df = variance**2 / float((part**2 / free).sum()) if variance > 0 else float((m[m > 1] - 1).sum())
+    # No variation anywhere: every degree of freedom that could have shown some. Shares: squares of small parts are 0.
+    df = 1 / float(((part / variance) ** 2 / free).sum()) if variance > 0 else float((m[m > 1] - 1).sum())
     return variance, df
 
 
