@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
@@ -41,9 +42,9 @@ def looped(pair, given: list, drawn: np.ndarray) -> np.ndarray:
     kind = pair.spec.kind
     found = np.empty(len(drawn))
     if kind == "clustering":
-        gold, given = np.array(pair.items[0].gold), np.array(given[0])
+        gold, groups = np.array(pair.items[0].gold), np.array(given[0])
         for i, at in enumerate(drawn):
-            found[i] = v_measure_score(gold[at], given[at])
+            found[i] = v_measure_score(gold[at], groups[at])
         return found
     gold = np.array([item.gold for item in pair.items])
     values = np.array(given)
@@ -51,7 +52,8 @@ def looped(pair, given: list, drawn: np.ndarray) -> np.ndarray:
         values = np.array([average_precision_score(g, a) for g, a in zip(gold, given)])
     for i, at in enumerate(drawn):
         if kind == "sts":
-            found[i] = spearmanr(values[at], gold[at]).statistic
+            result: Any = spearmanr(values[at], gold[at])
+            found[i] = result.statistic
         elif kind == "reranking":
             found[i] = np.mean(values[at])
         else:
@@ -60,7 +62,7 @@ def looped(pair, given: list, drawn: np.ndarray) -> np.ndarray:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--resamples", type=int, default=10_000)
     parser.add_argument("--looped", type=int, default=200)
     chosen = parser.parse_args()
