@@ -127,6 +127,7 @@ class Database:
 
 
 def test_globe_puts_rows_as_close_as_the_database_is_long():
+    pytest.importorskip("instaseis")
     assert globe.row_seconds(Database(), 3000) == pytest.approx(399 / 3001)
     assert globe.row_seconds(Database(), 100) == 1.0
     x = globe.simulate(rng(), 300, sensors=16, latitude=0.0, database=Database())

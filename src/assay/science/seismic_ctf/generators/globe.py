@@ -36,12 +36,12 @@ def open_database(path: Path | str) -> Any:
     MissingExtra, DataError
         Instaseis is not installed; the folder is no database.
     """
+    if not Path(path).expanduser().is_dir():
+        raise DataError(f"There is no folder {path} with a database of Green's functions.")
     try:
         import instaseis
     except ImportError:
         raise MissingExtra("The global wavefield", "seismic_ctf-global") from None
-    if not Path(path).expanduser().is_dir():
-        raise DataError(f"There is no folder {path} with a database of Green's functions.")
     try:
         return instaseis.open_db(str(Path(path).expanduser()))
     except Exception as error:
@@ -57,10 +57,10 @@ def simulate(
     the database's length hold them: 1 s, or less where it is shorter than ``rows`` seconds (the signal is band-limited
     by the database, so that finer rows are only smoother).
     """
-    import instaseis
-
     if database is None:
         raise UsageError("The global wavefield needs database=FOLDER; see the README on where one lies.")
+    import instaseis
+
     db = database if hasattr(database, "get_seismograms") else open_database(database)
     moment = rng.standard_normal((3, 3)) * 10 ** rng.uniform(18, 20)
     moment = moment + moment.T
