@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim
 from assay.core.stats import ranks as rank_stats
 from assay.learning.irregular.benchmark import fresh, sides
 from assay.learning.irregular.data import OFFLINE
@@ -41,15 +42,6 @@ class Cell:
     fit_seconds: float
     predict_seconds: float
     error: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def reproduce(out: Path, *, datasets: tuple[str, ...] = OFFLINE, seed: int = 0) -> None:

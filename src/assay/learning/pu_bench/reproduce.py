@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from assay.core.claims import Claim, save_claims
 from assay.core.engine import Engine
 from assay.core.results import Runs
 from assay.core.run import run
@@ -33,15 +32,6 @@ METHODS: dict[str, dict[str, Any]] = {
 """One small net, batch and rate for all: a few hundred rows do not feed the large one. The oracle has the published
 rate, batch and epochs, and all rows: at the rate of the others it learns noise by heart."""
 RISK = ("nnpu", "nnpusb", "vpu", "distpu", "puet", "lbe")
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def reproduce(out: Path, *, seeds: int = 5, seed: int = 0, workers: int = 2) -> None:
@@ -70,7 +60,7 @@ def reproduce(out: Path, *, seeds: int = 5, seed: int = 0, workers: int = 2) -> 
     frame = pl.concat([_trials(name, one.records) for name, one in zip(METHODS, found)])
     claims = judge(frame)
     seconds = time.monotonic() - begun
-    (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
+    save_claims(out, claims)
     accuracy = accuracies(frame)
     accuracy.write_csv(out / "accuracy.csv")
     analyses.sar_degradation(Runs(found)).frame.write_csv(out / "sar_degradation.csv")

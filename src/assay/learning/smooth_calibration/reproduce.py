@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim, save_claims
 from assay.core.map import resumable_map
 from assay.core.stats.trends import jonckheere
 from assay.learning.smooth_calibration import data, methods
@@ -38,15 +38,6 @@ FAMILY = 64
 FAMILY_SIZES = (200, 400, 800, 1600, 3200)
 CHECKED = 12
 SOLVED = 2000
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A criterion, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def reproduce(out: Path, *, splits: int = 5, seeds: int = 20, full: bool = False, workers: int = 2) -> None:
@@ -79,7 +70,7 @@ def reproduce(out: Path, *, splits: int = 5, seeds: int = 20, full: bool = False
     ]
     save_traces([row for one in cells for row in one.pop("rows")], out / "traces.parquet")
     (out / "cells.json").write_text(json.dumps(cells, indent=0), encoding="utf-8")
-    (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
+    save_claims(out, claims)
     (out / "report.md").write_text(report(claims, cells, time.monotonic() - start), encoding="utf-8")
 
 

@@ -7,12 +7,13 @@ import math
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim, save_claims
 from assay.core.errors import AssayError
 from assay.core.map import resumable_map
 from assay.core.stats.ranks import family_ranks, ranks
@@ -35,15 +36,6 @@ MATCHING = ("matching_learner_survival+rsf", "matching_learner_survival+deepsurv
 FOREST = "causal_survival_forest"
 METHODS = (*IMPUTING, *S_SURVIVAL, *T_SURVIVAL, *MATCHING, FOREST)
 _PUBLISHED = Path(__file__).with_name("references.json")
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +84,7 @@ def reproduce(out: Path, *, repeats: int = 3, train: int = 1500, test: int = 150
     ]
     seconds = time.monotonic() - begun
     (out / "cells.json").write_text(json.dumps(measured, indent=1), encoding="utf-8")
-    (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
+    save_claims(out, claims)
     (out / "report.md").write_text(report(claims, main, seconds), encoding="utf-8")
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim
 from assay.core.errors import AssayError
 from assay.multimodal.asciieval import prompts, recognisers, scoring
 from assay.multimodal.asciieval.data import Item, write_items
@@ -26,15 +26,6 @@ FIRST_DRAWING = 9000
 TRAINING_DRAWINGS = 6
 BUDGETS = (6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 192, 384)
 _NETWORK_SIDE = 48
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds; ``holds`` None = it could not be tested."""
-
-    claim: str
-    found: str
-    holds: bool | None
 
 
 def reproduce(out: Path, *, items: int = 600, model: str = "local:smollm2", asked: int = 100, seed: int = 0) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from assay.core.claims import Claim, save_claims
 from assay.core.errors import AssayError
 from assay.reasoning.cost_of_pass import reference, simulate
 from assay.reasoning.cost_of_pass.decay import fit_half_life
@@ -16,15 +16,6 @@ from assay.reasoning.cost_of_pass.values import cost_of_pass, technique_gain
 
 EXPERT = 20.0
 EASY, HARD = -1.5, 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds; None = it could not be tested here."""
-
-    claim: str
-    found: str
-    holds: bool | None
 
 
 def reproduce(
@@ -53,11 +44,7 @@ def reproduce(
         few_attempts_mislead(seeds, np.random.default_rng(children[4])),
     ]
     seconds = time.monotonic() - start
-    import json
-
-    (out / "claims.json").write_text(
-        json.dumps([{"claim": c.claim, "found": c.found, "holds": c.holds} for c in claims], indent=1), encoding="utf-8"
-    )
+    save_claims(out, claims)
     (out / "report.md").write_text(markdown(claims, seconds), encoding="utf-8")
 
 

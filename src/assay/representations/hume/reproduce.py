@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim
 from assay.representations.hume import methods, scoring, standin
 from assay.representations.hume.aggregate import HUMAN, by_kind, mean_subset, of_kinds, published, rank_of
 from assay.representations.hume.registry import KINDS, MAIN
@@ -18,15 +18,6 @@ from assay.representations.hume.results import read_scores
 BEST = "NovaSearch__jasper_en_vision_language_v1"
 NOISE = (0.05, 0.15, 0.3, 0.45, 0.6, 0.8)
 COVERED = (0.93, 0.97)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, the figure found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def reproduce(out: Path, *, results: str | None = None, live: bool = True, seed: int = 0) -> None:
@@ -156,5 +147,5 @@ def _figure(what: str, value: float | None, told: str) -> Claim:
 def _report(claims: list[Claim], seconds: float) -> str:
     lines = ["# HUME, reproduced", "", "| claim | found | holds |", "| --- | --- | --- |"]
     lines += [f"| {c.claim} | {c.found} | {'yes' if c.holds else 'NO'} |" for c in claims]
-    held = sum(c.holds for c in claims)
+    held = sum(c.holds is True for c in claims)
     return "\n".join([*lines, "", f"{held} of {len(claims)} hold; {seconds:.0f} s.", ""])

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim, save_claims
 from assay.core.map import resumable_map
 from assay.science.seismic_ctf.benchmark import seed_of
 
@@ -33,15 +34,6 @@ class Cell:
     def key(self) -> str:
         """Name of the cell."""
         return f"{self.dataset}/{self.method}/{self.attempt}/{self.pair}"
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def try_cell(cell: Cell) -> dict[str, Any]:
@@ -103,8 +95,7 @@ def reproduce(out: Path, *, kinds: str = "sea,crust", seeds: int = 3, database: 
     by_kind = {kind: [r for r, cell in zip(rows, cells, strict=True) if cell.dataset == kind] for kind in chosen}
     claims = {kind: judge(values(part, seeds)) for kind, part in by_kind.items()}
     (out / "cells.json").write_text(json.dumps(by_kind, indent=1), encoding="utf-8")
-    plain = {kind: [asdict(c) for c in found] for kind, found in claims.items()}
-    (out / "claims.json").write_text(json.dumps(plain, indent=1), encoding="utf-8")
+    save_claims(out, claims)
     cpu = sum(row["cpu_seconds"] for row in rows)
     head = f"# seismic_ctf: reproduction on generated data, {seeds} seeds\n\n"
     head += f"{time.monotonic() - begun:.0f} s wall, {cpu:.0f} s of processor time in methods and scores.\n"

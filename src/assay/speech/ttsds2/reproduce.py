@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from assay.core.cache import ContentCache
+from assay.core.claims import Claim, save_claims
 from assay.core.errors import UsageError
 from assay.speech.ttsds2.datasets import ArrayDataset, Dataset, DirectoryDataset
 from assay.speech.ttsds2.degrading import DEGREES, degraded
@@ -26,15 +25,6 @@ from assay.speech.ttsds2.trials import speak_all
 
 SOUNDS = "/usr/share/asterisk/sounds"
 SLOW = ("dnsmos",)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds; None = it could not be measured here."""
-
-    claim: str
-    found: str
-    holds: bool | None
 
 
 def reproduce(
@@ -90,7 +80,7 @@ def reproduce(
     claims += spoiled[0]
     claims.append(weighting(seed))
     text = report(claims, features, tables, halves, kept, spoiled[1], time.monotonic() - begun, every, slow)
-    (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
+    save_claims(out, claims)
     (out / "report.md").write_text(text, encoding="utf-8")
 
 

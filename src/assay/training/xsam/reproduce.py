@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.core.claims import Claim, save_claims
 from assay.core.map import resumable_map
 from assay.core.stats.paired import holm
 from assay.training.xsam import methods
@@ -34,15 +34,6 @@ NOISE, EPOCHS, TUNING_SEEDS = 0.3, 60, (100, 101, 102)
 STATES, QUADRATICS = 200, 200
 TIMED_ROWS, TIMED_BATCH = 1000, 10
 TIMED = ({"k": 1, "search": "grid"}, {"k": 1, "search": "fit"}, {"k": 3, "search": "grid"})
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A criterion, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def reproduce(out: Path, *, seeds: int = 10, workers: int = 2, epochs: int = EPOCHS) -> None:
@@ -85,7 +76,7 @@ def reproduce(out: Path, *, seeds: int = 10, workers: int = 2, epochs: int = EPO
         *time_claims(timed),
     ]
     (out / "trainings.json").write_text(json.dumps({"tuning": tuned, "final": rows}, indent=0), encoding="utf-8")
-    (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
+    save_claims(out, claims)
     (out / "report.md").write_text(report(claims, rows, tuned, radii, time.monotonic() - begun), encoding="utf-8")
 
 

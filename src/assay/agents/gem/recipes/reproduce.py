@@ -6,17 +6,16 @@ carries over is the algorithms, turn by turn.
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from assay.core.claims import Claim, save_claims
 from assay.core.map import resumable_map
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -40,15 +39,6 @@ CELLS: Sequence[tuple[str, str, Mapping[str, Any]]] = (
 )
 """Environment, algorithm, settings. All other settings are the algorithms' own, the same everywhere."""
 LEVEL = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """A claim, what was found, and whether it holds."""
-
-    claim: str
-    found: str
-    holds: bool
 
 
 def reproduce(out: Path, *, seeds: int = 10, turns: int = 12_000, workers: int = 2) -> None:
@@ -81,7 +71,7 @@ def reproduce(out: Path, *, seeds: int = 10, turns: int = 12_000, workers: int =
     claims = judge(found, sync, threads)
     frame = pl.DataFrame(found, infer_schema_length=None)
     frame.write_csv(out / "cells.csv")
-    (out / "claims.json").write_text(json.dumps([asdict(c) for c in claims], indent=1), encoding="utf-8")
+    save_claims(out, claims)
     seconds, cpu = time.monotonic() - begun, sum(row["cpu_seconds"] for row in found)
     lines = [
         "# Reinforcement learning over turns, small scale", "",
