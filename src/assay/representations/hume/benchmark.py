@@ -98,21 +98,14 @@ class AnnotatorTask(HumeTask):
             if kind == "classification":
                 missing["right"] = 0.0
             return Outcome(missing, groups={"read": reading.how, "answer": "none"})
-        more: dict[str, float] = {}
-        if kind == "classification":
-            value = more["right"] = float(answer == item.gold)
-        elif kind == "sts":
-            value = float(answer)
-        elif kind == "clustering":
-            more = scoring.clustering_scores(item.gold, answer)
-            value = more.pop("v_measure")
-        else:
-            found = scoring.query_scores(item.gold, answer)
-            if found is None:
+        if kind == "reranking":
+            marked = scoring.query_scores(item.gold, answer)
+            if marked is None:
                 return Outcome({"answered": 0.0, "value": None}, groups={"read": "incomplete", "answer": "none"})
-            value, more = found["map"], {"mrr_at_10": found["mrr@10"], "ndcg_at_10": found["ndcg@10"]}
-        groups: dict[str, str | int | float] = {"read": reading.how, "answer": _shown(kind, answer)}
-        return Outcome({"answered": 1.0, "value": value, **more}, groups=groups)
+            found = {"value": marked["map"], "mrr_at_10": marked["mrr@10"], "ndcg_at_10": marked["ndcg@10"]}
+        else:
+            found = _measured(kind, item, answer)
+        return Outcome({"answered": 1.0, **found}, groups={"read": reading.how, "answer": _shown(kind, answer)})
 
 
 class EncoderTask(HumeTask):
@@ -148,21 +141,12 @@ class EncoderTask(HumeTask):
 
     def _outcome(self, item: Item, answer: Any) -> Outcome:
         """Scored here, as MTEB does, so that files of annotations go to the annotators' tasks alone."""
-        from assay.representations.hume import protocol, scoring
+        from assay.representations.hume import protocol
 
         kind = self.spec.kind
-        more: dict[str, float] = {}
-        if kind == "classification":
-            value = more["right"] = float(answer == item.gold)
-        elif kind == "sts":
-            value = float(answer)
-        elif kind == "clustering":
-            more = scoring.clustering_scores(item.gold, answer)
-            value = more.pop("v_measure")
-        else:
-            value = protocol.trec_ap(item, answer)
+        found = {"value": protocol.trec_ap(item, answer)} if kind == "reranking" else _measured(kind, item, answer)
         groups: dict[str, str | int | float] = {"read": "given", "answer": _shown(kind, answer)}
-        return Outcome({"answered": 1.0, "value": value, **more}, {"answer": answer}, groups)
+        return Outcome({"answered": 1.0, **found}, {"answer": answer}, groups)
 
 
 class RankerTask(HumeTask):
@@ -179,6 +163,19 @@ class RankerTask(HumeTask):
         answer = [float(v) for v in system.rank(item.texts[0], item.texts[1:])]
         groups: dict[str, str | int | float] = {"read": "given", "answer": _shown("reranking", answer)}
         return Outcome({"answered": 1.0, "value": protocol.trec_ap(item, answer)}, {"answer": answer}, groups)
+
+
+def _measured(kind: str, item: Item, answer: Any) -> dict[str, float]:
+    """Scores of one answer, ``value`` the main one. Reranking is not here: people mark, models order."""
+    from assay.representations.hume import scoring
+
+    if kind == "classification":
+        right = float(answer == item.gold)
+        return {"value": right, "right": right}
+    if kind == "sts":
+        return {"value": float(answer)}
+    found = scoring.clustering_scores(item.gold, answer)
+    return {"value": found.pop("v_measure"), **found}
 
 
 def _metrics(specs: Iterable[TaskSpec]) -> tuple[Any, ...]:
