@@ -14,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
-POSTGRES = Path("/usr/lib/postgresql/15/bin")
+# Debian keeps the server's programs of each version out of the PATH.
+POSTGRES = max(
+    Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), default=Path("/usr/bin")
+)
 
 
 class House:
@@ -214,3 +217,24 @@ def browse(chromium, live):
     yield open_page
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """From now on a worker's verdicts come without a process."""
+    from board_desk import TRUTH
+    from board_verdict import quick_verdict
+
+    from assay.server.boards.worker import Worker
+
+    return lambda: monkeypatch.setattr(Worker, "_judged", quick_verdict(TRUTH))
+
+
+@pytest.fixture
+def desk(settings):
+    """A board and its worker, without pages."""
+    from board_desk import Desk
+
+    made = Desk(settings)
+    yield made
+    made.database.close()

@@ -9,7 +9,6 @@ import sys
 import pytest
 import sqlalchemy as sa
 from board_desk import TRUTH, Desk, N
-from board_verdict import quick_verdict
 
 from assay.core.errors import UsageError
 from assay.server import accounts
@@ -23,23 +22,10 @@ from assay.server.boards.tables import (
     Board,
     Entry,
 )
-from assay.server.boards.worker import Worker, sealed_folder
+from assay.server.boards.worker import sealed_folder
 from assay.server.settings import Settings
 
 BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """From now on verdicts come without a process."""
-    return lambda: monkeypatch.setattr(Worker, "_judged", quick_verdict(TRUTH))
-
-
-@pytest.fixture
-def desk(settings):
-    made = Desk(settings)
-    yield made
-    made.database.close()
 
 
 @BOTH

@@ -13,7 +13,6 @@ import time
 import pytest
 import sqlalchemy as sa
 from board_desk import TRUTH, Desk, N
-from board_verdict import quick_verdict
 
 from assay.server import accounts
 from assay.server.boards import submissions
@@ -33,19 +32,6 @@ BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirec
 SLOW_BOTH = pytest.mark.parametrize(
     "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    """From now on verdicts come without a process."""
-    return lambda: monkeypatch.setattr(Worker, "_judged", quick_verdict(TRUTH))
-
-
-@pytest.fixture
-def desk(settings):
-    made = Desk(settings)
-    yield made
-    made.database.close()
 
 
 @BOTH
