@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from assay.core.datasets.archives import unpack
     from assay.core.datasets.manifest import Manifest, read_manifest, write_manifest
     from assay.core.datasets.offline import digits
-    from assay.core.datasets.readers import read_json, read_jsonl, read_table, require
+    from assay.core.datasets.readers import guarded, parse_json, read_json, read_jsonl, read_table, read_text, require
     from assay.core.datasets.sampling import LIMIT_RULE, limit, limit_rule
     from assay.core.datasets.sources import Data, download, fingerprint, folder, generated, hub, package_file, stand_in
 
@@ -20,9 +20,12 @@ _HOMES = {
     "read_manifest": "manifest",
     "write_manifest": "manifest",
     "digits": "offline",
+    "guarded": "readers",
+    "parse_json": "readers",
     "read_json": "readers",
     "read_jsonl": "readers",
     "read_table": "readers",
+    "read_text": "readers",
     "require": "readers",
     "LIMIT_RULE": "sampling",
     "limit": "sampling",
@@ -46,14 +49,17 @@ __all__ = [
     "fingerprint",
     "folder",
     "generated",
+    "guarded",
     "hub",
     "limit",
     "limit_rule",
     "package_file",
+    "parse_json",
     "read_json",
     "read_jsonl",
     "read_manifest",
     "read_table",
+    "read_text",
     "require",
     "stand_in",
     "unpack",

@@ -4,16 +4,60 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import AssayError, DataError, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
 
 TABLE_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".feather", ".ipc")
+
+MAX_BYTES = 8 << 30
+"""Bytes that a file read as a whole may unpack to: a few kilobytes of gzip can hold more than a machine."""
+MAX_LINE = 256 << 20
+"""Bytes of one JSON line."""
+_CHUNK = 1 << 20
+
+
+class guarded:
+    """Turn what a library or a conversion raises at malformed content into ``DataError``: where, what, why.
+
+    For formats whose readers document no closed set of errors (HDF5, MATLAB, pictures, Arrow), and as the last net
+    below checks of single fields. Errors of assay pass.
+
+    >>> with guarded(path, "an IDX file"):
+    ...     shape = struct.unpack(">3I", head)
+
+    Parameters
+    ----------
+    where
+        Begins the message: a path, or ``"items.jsonl, line 7"``.
+    what
+        What it should be.
+    """
+
+    def __init__(self, where: Path | str, what: str) -> None:
+        self.where, self.what = where, what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is None or isinstance(error, AssayError):
+            return
+        # Polars' panics are no Exceptions.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise DataError(f"{self.where} cannot be read as {self.what} ({reason(error)}).") from error
+
+
+def reason(error: BaseException) -> str:
+    """Kind and first line of an error, for a message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200].rstrip('.')}" if lines else type(error).__name__
 
 
 def _suffix(path: Path) -> str:
@@ -33,6 +77,53 @@ def shown(value: Any, width: int = 80) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
+def _whole(path: Path) -> bytes:
+    """Content of a file, unpacked where it ends in .gz."""
+    with _open(path) as stream:
+        parts, size = [], 0
+        try:
+            while chunk := stream.read(_CHUNK):
+                size += len(chunk)
+                if size > MAX_BYTES:
+                    raise DataError(f"{path} unpacks to more than {MAX_BYTES:,} bytes; nothing of it is used.")
+                parts.append(chunk)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path}, after {size} bytes: the file is damaged ({reason(error)}).") from error
+    return b"".join(parts)
+
+
+def read_text(path: Path | str) -> str:
+    """The text of a UTF-8 file (``.gz`` too), without a byte order mark.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, or is not UTF-8; the message names the line.
+    """
+    content = _whole(Path(path))
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{path}, line {line}: not UTF-8 ({error.reason} at byte {error.start}).") from None
+
+
+def parse_json(text: str, where: Path | str) -> Any:
+    """The value of a JSON text; numbers of thousands of digits and nesting without end are faults too.
+
+    Raises
+    ------
+    DataError
+        Not JSON; the message begins with ``where`` and names line and column.
+    """
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{where}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}).") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{where}: not JSON that can be read ({reason(error)}).") from None
+
+
 def read_jsonl(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Objects of a JSON lines file (``.gz`` too) with their line numbers, from 1; blank lines are passed over.
 
@@ -48,21 +139,24 @@ def read_jsonl(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
     with _open(path) as stream:
         number = 0
         try:
-            for number, line in enumerate(stream, 1):
+            while line := stream.readline(MAX_LINE + 1):
+                number += 1
+                if len(line) > MAX_LINE:
+                    raise DataError(f"{path}, line {number}: longer than {MAX_LINE:,} bytes.")
                 if number == 1:
                     line = line.removeprefix(b"\xef\xbb\xbf")
                 if not line.strip():
                     continue
                 try:
                     row = decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                     text = line[:80].decode("utf-8", "replace").rstrip()
                     raise DataError(f"{path}, line {number}: not JSON ({error}): {text!r}.") from None
                 if not isinstance(row, dict):
                     raise DataError(f"{path}, line {number}: a row must be a JSON object, not {shown(row)}.")
                 yield number, row
-        except (OSError, EOFError) as error:
-            raise DataError(f"{path}, after line {number}: the file is damaged ({error}).") from error
+        except (OSError, EOFError, zlib.error) as error:
+            raise DataError(f"{path}, after line {number}: the file is damaged ({reason(error)}).") from error
 
 
 def read_json(path: Path | str) -> Any:
@@ -73,14 +167,7 @@ def read_json(path: Path | str) -> Any:
     DataError
         The file cannot be read or is not JSON; the message names line and column.
     """
-    path = Path(path)
-    with _open(path) as stream:
-        try:
-            return json.loads(stream.read().decode("utf-8-sig"))
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}).") from None
-        except (UnicodeDecodeError, OSError, EOFError) as error:
-            raise DataError(f"{path}: the file is damaged or not UTF-8 ({error}).") from None
+    return parse_json(read_text(path), path)
 
 
 def require(row: Mapping[str, Any], field: str, kind: type | tuple[type, ...], where: str) -> Any:
@@ -147,18 +234,15 @@ def _read_file(path: Path) -> pl.DataFrame:
         return _from_rows([row for _, row in read_jsonl(path)], path)
     if suffix == ".json":
         return _from_json(read_json(path), path)
-    try:
+    with guarded(path, suffix[1:]):
         if suffix == ".parquet":
             return pl.read_parquet(path)
         if suffix in (".csv", ".tsv"):
             separator = "," if suffix == ".csv" else "\t"
-            with _open(path) as stream:
-                return pl.read_csv(stream.read(), separator=separator, infer_schema_length=None)
+            return pl.read_csv(_whole(path), separator=separator, infer_schema_length=None)
         with path.open("rb") as stream:
             is_file = stream.read(6) == b"ARROW1"
         return pl.read_ipc(path) if is_file else pl.read_ipc_stream(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path} cannot be read as {suffix[1:]}: {str(error).splitlines()[0]}.") from error
 
 
 def _from_rows(rows: list[dict[str, Any]], path: Path) -> pl.DataFrame:
@@ -172,10 +256,8 @@ def _from_rows(rows: list[dict[str, Any]], path: Path) -> pl.DataFrame:
                     f"{path}, row {number}: field {field!r} is {shown(value)}, and was {kinds[field]} in the rows "
                     "before; a column must be of one type."
                 )
-    try:
+    with guarded(path, "a table of rows"):
         return pl.from_dicts(rows, infer_schema_length=None) if rows else pl.DataFrame()
-    except (pl.exceptions.PolarsError, TypeError, OverflowError) as error:
-        raise DataError(f"{path}: the rows make no table ({str(error).splitlines()[0]}).") from error
 
 
 def _kind(value: Any) -> str:
@@ -195,7 +277,8 @@ def _from_json(value: Any, path: Path) -> pl.DataFrame:
         lengths = {name: len(column) for name, column in value.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"{path}: the columns differ in length: {shown(lengths)}.")
-        return pl.DataFrame(value, strict=False)
+        with guarded(path, "a table of columns"):
+            return pl.DataFrame(value, strict=False)
     raise DataError(f"{path} is no table: it must be an array of objects or an object of arrays.")
 
 
@@ -224,7 +307,9 @@ def _read_folder(folder: Path, split: str | None) -> pl.DataFrame:
         raise DataError(
             f"{folder} holds files of several formats ({', '.join(f.name for f in files[:6])}); name one file."
         )
-    return pl.concat([_read_file(file) for file in files], how="vertical_relaxed")
+    frames = [_read_file(file) for file in files]
+    with guarded(folder, "one table: its files differ in their columns"):
+        return pl.concat(frames, how="vertical_relaxed")
 
 
 def _split_of(file: Path) -> str:
