@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.core.benchmark import Benchmark, Outcome
+import assay
+from assay.core.benchmark import Benchmark, Outcome, Sample, Task
 from assay.core.errors import DataError, UsageError
 from assay.systems.chat.client import ChatClient
 from assay.systems.loading import describe, load, parse, typed
@@ -296,3 +297,25 @@ def test_the_loaded_client_answers():
     text, bodies = asyncio.run(go())
     assert text == "x"
     assert bodies[0]["temperature"] == 0
+
+
+def test_an_object_may_have_any_name_even_one_that_looks_like_a_prefix(tmp_path):
+    class Odd:
+        name = "nowhere: my system?a=b"
+
+    class Counted(Task):
+        def samples(self):
+            return [Sample("only", 1)]
+
+        def trial(self, system, sample, ctx):
+            return {"x": 1.0}
+
+    class Odds(Benchmark):
+        name, title = "odds", "Odds"
+
+        def tasks(self):
+            return [Counted()]
+
+    run = assay.run(Odds(), Odd(), into=tmp_path / "run")
+    assert run.system == Odd.name
+    assert run.info["system_info"]["kind"] == "python"

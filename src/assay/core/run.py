@@ -176,7 +176,7 @@ def run(
         "named": isinstance(benchmark, str),
         "rebuildable": isinstance(benchmark, str) and isinstance(system, str),
         "system": ready.system_name,
-        "system_info": system_info or _described(ready, loading),
+        "system_info": system_info or _described(system, ready, loading),
         "tags": dict(tags or {}),
         "seed": seed,
         "attempts": attempts,
@@ -199,10 +199,13 @@ def run(
     return _carry_out(store, info, ready, loading, engine)
 
 
-def _described(ready: Prepared, loading: str) -> dict[str, Any]:
-    """Facts of the system: what its name says, and what only the live object knows (dtype, resolved revision)."""
+def _described(system: Any, ready: Prepared, loading: str) -> dict[str, Any]:
+    """Facts of the system: what its name says, and what only the live object knows (dtype, resolved revision).
+
+    The name of an object that was handed in is its own affair: it follows no grammar.
+    """
     describe = importlib.import_module(loading).describe
-    named = describe(ready.system_name) if ":" in ready.system_name else {}
+    named = describe(system) if isinstance(system, str) else {}
     return {**describe(ready.system), **named, "name": ready.system_name}
 
 
