@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import assay
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task
-from assay.core.errors import DataError, UsageError
+from assay.core.errors import AssayError, DataError, UsageError
 from assay.systems.chat.client import ChatClient
 from assay.systems.loading import describe, load, parse, typed
 from assay.systems.submission import Submission
@@ -304,6 +304,8 @@ def test_an_object_may_have_any_name_even_one_that_looks_like_a_prefix(tmp_path)
         name = "nowhere: my system?a=b"
 
     class Counted(Task):
+        name = "counted"
+
         def samples(self):
             return [Sample("only", 1)]
 
@@ -319,3 +321,21 @@ def test_an_object_may_have_any_name_even_one_that_looks_like_a_prefix(tmp_path)
     run = assay.run(Odds(), Odd(), into=tmp_path / "run")
     assert run.system == Odd.name
     assert run.info["system_info"]["kind"] == "python"
+
+
+def test_a_task_without_a_name_is_told_by_its_class():
+    class Unnamed(Task):
+        def samples(self):
+            return [Sample("only", 1)]
+
+        def trial(self, system, sample, ctx):
+            return {"x": 1.0}
+
+    class Nameless(Benchmark):
+        name, title = "nameless", "Nameless"
+
+        def tasks(self):
+            return [Unnamed()]
+
+    with pytest.raises(AssayError, match="Task Unnamed of benchmark 'nameless' has no name"):
+        assay.run(Nameless(), Guesser())

@@ -12,8 +12,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -70,6 +71,8 @@ class TaskRunner:
         What is run, on what, where.
     compute, report
         `Context.compute` and `Context.progress` end here.
+    samples
+        The task's samples, where somebody has built them already.
     """
 
     task: Task
@@ -77,12 +80,12 @@ class TaskRunner:
     place: Place
     compute: Compute | None = None
     report: Report | None = None
-    samples: Sequence[Sample] = field(init=False)
+    samples: Sequence[Sample] = ()
     state: Any = None
 
     def __post_init__(self) -> None:
         task = self.task
-        self.samples = task.samples()
+        self.samples = self.samples or task.samples()
         self.batched = overrides(task, "batch_key")
         self.scored = overrides(task, "score")
         self.has_setup = overrides(task, "setup")
@@ -461,15 +464,25 @@ def _sha256(path: Path) -> str:
 
 
 def make_runners(
-    tasks: Iterable[Task], system: Any, place: Place, compute: Compute | None = None, report: Report | None = None
+    tasks: Iterable[Task],
+    system: Any,
+    place: Place,
+    compute: Compute | None = None,
+    report: Report | None = None,
+    samples: Mapping[str, Sequence[Sample]] = MappingProxyType({}),
 ) -> dict[str, TaskRunner]:
-    """One runner a task, by name."""
-    return {task.name: TaskRunner(task, system, place, compute, report) for task in tasks}
+    """One runner a task, by name; ``samples`` of a task where they are built already."""
+    return {t.name: TaskRunner(t, system, place, compute, report, samples.get(t.name, ())) for t in tasks}
 
 
 def tasks_by_name(benchmark: Benchmark) -> dict[str, Task]:
-    """The tasks of a benchmark; two of one name are an error."""
+    """The tasks of a benchmark; one without a name and two of one name are errors."""
     tasks = list(benchmark.tasks())
+    for task in tasks:
+        if not isinstance(getattr(task, "name", None), str):
+            raise AssayError(
+                f"Task {type(task).__name__} of benchmark {benchmark.name!r} has no name; give its class a name."
+            )
     named = {t.name: t for t in tasks}
     if len(named) != len(tasks):
         raise AssayError(f"Benchmark {benchmark.name!r} has two tasks of one name; names must be unique.")
