@@ -59,13 +59,14 @@ def run(
     into
         Folder of the run; an existing run gets the samples added.
     executor
-        ``"local"``, or an executor object.
+        ``"local"``, ``"ray"`` (with ``address``, its cluster), or an executor object.
     budget
         US dollars; never passed.
     tags
         Facts to keep with the run (family, stage, ...); analyses see them.
     **engine
-        ``connections``, ``workers``, ``max_errors``, ``cache``, ``tries``, ``progress`` of `assay.core.engine.Engine`.
+        ``address``, ``connections``, ``workers``, ``max_errors``, ``cache``, ``tries``, ``progress`` of
+        `assay.core.engine.Engine`.
 
     Returns
     -------

@@ -182,7 +182,10 @@ def _run_arguments(run: argparse.ArgumentParser) -> None:
 
 def _engine_arguments(verb: argparse.ArgumentParser) -> None:
     verb.add_argument("--budget", metavar="USD", help="never spend more than this: 5 or 5usd")
-    verb.add_argument("--executor", metavar="NAME", help="local (default)")
+    verb.add_argument("--executor", metavar="NAME", help="local (default) or ray")
+    verb.add_argument(
+        "--address", metavar="HOST:PORT", help="of the Ray cluster's head, or auto (default: RAY_ADDRESS, else none)"
+    )
     verb.add_argument(
         "--workers", type=int, metavar="N", help="worker processes (default: one a core; 0: this process)"
     )

@@ -97,7 +97,7 @@ def engine_options(arguments: Any) -> dict[str, Any]:
     """Keywords of `assay.core.engine.Engine` that were given."""
     if arguments.cache:
         os.environ["ASSAY_CACHE"] = str(Path(arguments.cache).resolve())
-    given = {k: getattr(arguments, k) for k in ("budget", "executor", "workers", "connections", "max_errors")}
+    given = {k: getattr(arguments, k) for k in ("budget", "executor", "address", "workers", "connections", "max_errors")}
     found = {k: v for k, v in given.items() if v is not None}
     if arguments.no_cache:
         found["cache"] = False

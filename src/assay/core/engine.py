@@ -108,7 +108,9 @@ class Engine:
     Parameters
     ----------
     executor
-        ``"local"`` or an executor object.
+        ``"local"``, ``"ray"`` or an executor object.
+    address
+        With Ray: HOST:PORT of the cluster's head, or ``auto``; None = RAY_ADDRESS, else this machine alone.
     connections
         Requests in flight at most; adaptation goes on below it.
     workers
@@ -126,6 +128,7 @@ class Engine:
     """
 
     executor: Any = "local"
+    address: str | None = None
     connections: int = 32
     workers: int | None = None
     max_errors: int | str | None = None
@@ -138,8 +141,14 @@ class Engine:
         """The executor object."""
         if not isinstance(self.executor, str):
             return self.executor
+        if self.executor == "ray":
+            from assay.core.executors.ray import RayExecutor
+
+            return RayExecutor(self.address, self.workers, self.connections)
         if self.executor != "local":
-            raise unknown_name("executor", self.executor, ["local"])
+            raise unknown_name("executor", self.executor, ["local", "ray"])
+        if self.address is not None:
+            raise UsageError(f"An address ({self.address}) goes with the executor ray.")
         return LocalExecutor(self.workers, self.connections)
 
     def dollars(self) -> float | None:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pickle
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
@@ -46,7 +46,8 @@ class Sink(Protocol):
 class Job:
     """All that an executor needs: runners and pending units by task, how workers rebuild them, where records go.
 
-    ``recipe`` is None when benchmark or system can only live in this process.
+    ``recipe`` is None when benchmark or system can only live in this process. ``spare`` says how often a trial whose
+    worker ended by itself or from outside gets another one before that is its record; ``losses`` counts.
     """
 
     runners: dict[str, TaskRunner]
@@ -54,6 +55,8 @@ class Job:
     recipe: Recipe | None
     sink: Sink
     log: Path | None = None
+    spare: int = 0
+    losses: Counter[Unit] = field(default_factory=Counter)
 
     @property
     def patient(self) -> bool:
@@ -263,6 +266,7 @@ class _Lane:
         while self.queue and not self.job.sink.stopping:
             chunk = [self.queue.popleft() for _ in range(min(self.size, len(self.queue)))]
             left = deque(chunk)
+            worker: Worker | None = None
             try:
                 async with self.pool.worker() as worker:
                     await self._open(worker)
@@ -271,7 +275,8 @@ class _Lane:
                     each = (time.perf_counter() - begun) / len(chunk)
                     self.size = max(1, min(MAX_CHUNK, int(CHUNK_SECONDS / max(each, 1e-6))))
             except (WorkerLost, TrialTimeout) as lost:
-                if left:
+                ours = worker is not None and worker.killed_for is not None
+                if left and (ours or not self._again(left[0])):
                     self._bury(left.popleft(), lost)
                 self.queue.extendleft(reversed(left))
                 self.size = 1
@@ -322,6 +327,11 @@ class _Lane:
             _tidy(self.job.runners[self.name], unit, [s for s, _ in statuses])
             if kind == "fatal":
                 sink.stop(text)
+
+    def _again(self, unit: Unit) -> bool:
+        """Whether a unit whose worker was not ended by a limit gets another one."""
+        self.job.losses[unit] += 1
+        return self.job.losses[unit] <= self.job.spare
 
     def _bury(self, unit: Unit, lost: WorkerLost | TrialTimeout) -> None:
         """Error records for the unit under which a worker died."""

@@ -11,7 +11,7 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +41,29 @@ class Worker:
     """One worker process and the socket to it."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        process: subprocess.Popen[bytes],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        devices: str | None = None,
     ) -> None:
         self.process = process
         self.reader = reader
         self.writer = writer
+        self.devices = devices
         self.killed_for: str | None = None
 
     @classmethod
-    async def start(cls, log: Path | None) -> Worker:
-        """Spawn a fresh interpreter; nothing of this process is inherited but its environment."""
+    async def start(cls, log: Path | None, devices: str | None = None) -> Worker:
+        """Spawn a fresh interpreter; nothing of this process is inherited but its environment.
+
+        ``devices`` are the GPUs that it sees; None = all.
+        """
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **{name: os.environ.get(name, "1") for name in THREAD_VARIABLES}}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        if devices is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = devices
         with contextlib.ExitStack() as stack:
             stack.callback(theirs.close)
             sink: Any = subprocess.DEVNULL
@@ -69,7 +79,7 @@ class Worker:
                 start_new_session=True,
             )
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**26)
-        return cls(process, reader, writer)
+        return cls(process, reader, writer, devices)
 
     async def send(self, message: Any) -> None:
         self.writer.write(pack(message))
@@ -169,11 +179,14 @@ class Pool:
         Worker processes.
     log
         File that takes what workers print.
+    devices
+        GPUs, one entry a worker, in the notation of CUDA_VISIBLE_DEVICES; () = every worker sees all.
     """
 
-    def __init__(self, size: int, log: Path | None = None) -> None:
+    def __init__(self, size: int, log: Path | None = None, devices: Sequence[str] = ()) -> None:
         self.size = max(1, size)
         self._log = log
+        self._devices = list(devices)
         self._idle: list[Worker] = []
         self._all: set[Worker] = set()
         self._slots = asyncio.Semaphore(self.size)
@@ -197,10 +210,12 @@ class Pool:
                 else:
                     worker.kill()
                     self._all.discard(worker)
+                    if worker.devices is not None:
+                        self._devices.append(worker.devices)
                     await asyncio.shield(worker.close(grace=0))
 
     async def _started(self) -> Worker:
-        worker = await Worker.start(self._log)
+        worker = await Worker.start(self._log, self._devices.pop(0) if self._devices else None)
         self._all.add(worker)
         return worker
 

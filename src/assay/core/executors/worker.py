@@ -10,13 +10,16 @@ import pickle
 import signal
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from assay.core.benchmark import Sample, Task
 from assay.core.execute import Place, RunStopped, TaskRunner, Unit, make_runners
+from assay.core.executors import kept
 from assay.core.executors.pool import _length, pack
 from assay.core.metering import Meter, metered
 
@@ -24,11 +27,20 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
+class Parts:
+    """A benchmark as built: itself, its tasks and their samples by task, which share what they loaded."""
+
+    benchmark: Any
+    tasks: Sequence[Task]
+    samples: Mapping[str, Sequence[Sample]]
+
+
+@dataclass(frozen=True)
 class Recipe:
     """How a worker rebuilds what is run: by name where there are names, pickled objects otherwise.
 
     ``loader`` is ``"module:function"`` with the signature of `assay.systems.loading.load`; the ground floor imports
-    nothing above it.
+    nothing above it. ``kept`` is a folder where somebody on this machine left the `Parts`.
     """
 
     benchmark: Any
@@ -36,26 +48,36 @@ class Recipe:
     system: Any
     loader: str
     place: Place
+    kept: Path | None = None
 
-    def build(self) -> tuple[Any, Any]:
-        """Benchmark and system."""
-        from assay.core.registry import load_benchmark, resolve
+    def parts(self) -> Parts:
+        """Benchmark, tasks and the samples of those that somebody built already."""
+        from assay.core.registry import load_benchmark
 
+        if self.kept is not None:
+            return kept.load(self.kept)
         benchmark = (
             load_benchmark(self.benchmark, **self.options) if isinstance(self.benchmark, str) else self.benchmark
         )
+        return Parts(benchmark, benchmark.tasks(), {})
+
+    def live(self, benchmark: Any) -> Any:
+        """The system."""
+        from assay.core.registry import resolve
+
         system = self.system
-        if isinstance(system, str):
-            system = resolve(self.loader)(system, benchmark=benchmark)
-        return benchmark, system
+        return resolve(self.loader)(system, benchmark=benchmark) if isinstance(system, str) else system
 
 
 class Session:
     """What a worker keeps between messages: runners by task, entered setups."""
 
     def __init__(self, recipe: Recipe, send: Any) -> None:
-        benchmark, system = recipe.build()
-        self.runners = make_runners(benchmark.tasks(), system, recipe.place, report=lambda *a: send(("progress", *a)))
+        parts = recipe.parts()
+        system = recipe.live(parts.benchmark)
+        self.runners = make_runners(
+            parts.tasks, system, recipe.place, report=lambda *a: send(("progress", *a)), samples=parts.samples
+        )
         self.stack = contextlib.ExitStack()
         self.ready: set[str] = set()
 
