@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from assay.core import journal as journal_module
-from assay.core.errors import AssayError, DataError, UsageError
-from assay.core.journal import Journal, JournalError, damaged_lines, journal_files, read_arrays
+from assay.core.errors import AssayError, DataError, StorageError, UsageError
+from assay.core.journal import Journal, damaged_lines, journal_files, read_arrays
 from assay.core.store import Record, Store, load_output, safe_name
 
 
@@ -110,12 +110,12 @@ def test_a_disk_that_is_full_at_the_nth_write_keeps_every_line_before_it(tmp_pat
     monkeypatch.setattr(journal_module.os, "write", write)
     written = []
     with Journal(tmp_path) as journal:
-        full = pytest.raises(JournalError, match="No space left") if failing <= 10 else contextlib.nullcontext()
+        full = pytest.raises(StorageError, match="No space left") if failing <= 10 else contextlib.nullcontext()
         with full:
             for i in range(10):
                 journal.write([i])
                 written.append(i)
-    assert JournalError.fatal
+    assert StorageError.fatal
     assert [json.loads(a)[0] for a in read_arrays(tmp_path)] == written == list(range(min(10, failing - 1)))
     assert damaged_lines(tmp_path) == []
 

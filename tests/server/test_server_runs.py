@@ -398,7 +398,7 @@ def test_the_runs_folder_is_never_written_to(house, toy):
 def test_pages_of_200000_records_come_at_once(house):
     """Every list page under 300 ms of all cores together, whatever is sorted and filtered; reading the whole table
     takes seconds."""
-    from assay.core.store import frame_of, with_samples
+    from assay.core.frames import frame_of, with_samples
 
     n, rng = 200_000, random.Random(0)
     store = bare_run(house.settings.runs / "big", n, status="finished", scores=["met"], groups=["n_items"])

@@ -40,6 +40,13 @@ class DataFaults(DataError):
         super().__init__(f"{self.faults[0]}{more}")
 
 
+class StorageError(AssayError):
+    """A run's files could not be written (disk full, folder read-only); what was written before is kept."""
+
+    retryable = True
+    fatal = True
+
+
 class MissingExtra(AssayError):
     """A library that an extra brings is not installed; the message holds the command that installs it."""
 

@@ -7,6 +7,7 @@ so killing the process loses nothing, and the disk within a second, so a power c
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import zlib
@@ -17,17 +18,12 @@ from typing import Any
 
 import msgspec
 
-from assay.core.errors import AssayError
+from assay.core.errors import StorageError
+from assay.core.files import refused, sync_folder
 
 _HEAD = b'{"crc":"%08x","records":'
 _HEAD_LENGTH = len(_HEAD % 0)
 SYNC_SECONDS = 0.8
-
-
-class JournalError(AssayError):
-    """The journal could not be written (disk full, folder read-only); everything before it is kept."""
-
-    fatal = True
 
 
 class Journal:
@@ -40,10 +36,8 @@ class Journal:
     """
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        number = 1 + max((int(p.stem) for p in folder.glob("*.jsonl") if p.stem.isdigit()), default=0)
-        self.path = folder / f"{number:06d}.jsonl"
-        self._fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self.path, self._fd = _new_file(folder)
+        self._failed: StorageError | None = None
         self._size = 0
         self._dirty = False
         self._lock = threading.Lock()
@@ -60,16 +54,18 @@ class Journal:
         """Append one line holding an array that is JSON text already."""
         line = b"".join((_HEAD % zlib.crc32(array), array, b"}\n"))
         with self._lock:
+            if self._failed is not None:
+                # Behind half a line no other one may follow.
+                raise self._failed
             try:
                 done = 0
                 while done < len(line):
                     done += os.write(self._fd, line[done:])
             except OSError as error:
-                os.ftruncate(self._fd, self._size)
-                raise JournalError(
-                    f"Could not write to {self.path} ({error.strerror}); the records before this one are kept, "
-                    "free some space or make the folder writable and resume."
-                ) from error
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._fd, self._size)
+                self._failed = refused(self.path, error)
+                raise self._failed from error
             self._size += len(line)
             if not self._dirty:
                 self._dirty = True
@@ -79,7 +75,12 @@ class Journal:
         """Force what was written to the disk."""
         with self._lock:
             self._dirty = False
-        os.fsync(self._fd)
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            # What the system could not bring to the disk it may have dropped: nothing more is taken.
+            self._failed = refused(self.path, error)
+            raise self._failed from error
 
     def _sync_loop(self) -> None:
         while True:
@@ -91,19 +92,30 @@ class Journal:
             pause.wait(SYNC_SECONDS)
             if self._closing:
                 return
-            self.sync()
+            with contextlib.suppress(StorageError):
+                # The next write says so.
+                self.sync()
 
     def close(self) -> None:
-        """Sync, stop the syncing thread, and drop the file if nothing was written."""
+        """Sync, stop the syncing thread, and drop the file if nothing was written.
+
+        Raises
+        ------
+        StorageError
+            The last lines may not have reached the disk.
+        """
         if self._closing:
             return
         self._closing = True
         self._wake.set()
         self._syncer.join()
-        os.fsync(self._fd)
-        os.close(self._fd)
-        if self._size == 0:
-            self.path.unlink(missing_ok=True)
+        try:
+            self.sync()
+        finally:
+            os.close(self._fd)
+            if self._size == 0:
+                with contextlib.suppress(OSError):
+                    self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> Journal:
         return self
@@ -114,9 +126,26 @@ class Journal:
         self.close()
 
 
+def _new_file(folder: Path) -> tuple[Path, int]:
+    """The next numbered file, and its descriptor."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        number = max((int(p.stem) for p in journal_files(folder)), default=0)
+        while True:
+            number += 1
+            path = folder / f"{number:06d}.jsonl"
+            # Another process may begin a file at the same moment.
+            with contextlib.suppress(FileExistsError):
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+                sync_folder(folder)
+                return path, handle
+    except OSError as error:
+        raise refused(folder, error) from error
+
+
 def journal_files(folder: Path) -> list[Path]:
     """Journal files in the order they were begun."""
-    return sorted(p for p in folder.glob("*.jsonl") if p.stem.isdigit())
+    return sorted(p for p in folder.glob("*.jsonl") if p.stem.isdecimal())
 
 
 def read_arrays(folder: Path) -> Iterator[bytes]:

@@ -13,7 +13,8 @@ import msgspec
 from assay.core.benchmark import Sample, Trial, trial_seed
 from assay.core.errors import UsageError, unknown_name
 from assay.core.execute import TaskRunner, Unit
-from assay.core.store import Key, check_columns, group_series
+from assay.core.frames import group_series
+from assay.core.store import Key, check_columns
 
 if TYPE_CHECKING:
     import numpy as np

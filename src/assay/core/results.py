@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from assay.core.benchmark import Metric
 from assay.core.errors import UsageError, unknown_name
+from assay.core.frames import one_type_a_column
 from assay.core.registry import benchmark_class, load_benchmark
-from assay.core.store import Store, load_output, one_type_a_column
+from assay.core.store import Store, load_output
 
 if TYPE_CHECKING:
     import polars as pl

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
+import itertools
 import re
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,9 @@ import msgspec
 
 from assay.core.benchmark import Outcome
 from assay.core.errors import AssayError, DataError, UsageError
-from assay.core.journal import Journal, journal_files, read_arrays
+from assay.core.files import locked, refused, replacing, sweep, sync_folder, write_atomically
+from assay.core.frames import KEY, frame_of, one_type_a_column, superseded, with_samples
+from assay.core.journal import Journal, damaged_lines, journal_files, read_arrays
 from assay.core.metering import Call
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 SPILL_BYTES = 64 * 1024
 CHUNK = 20_000
 ROW_GROUP = 8192
-LOCK_TRIES, LOCK_PAUSE = 20, 0.05
-KEY = ("task", "sample", "attempt")
 RESERVED = frozenset(
     [
         "run",
@@ -56,6 +54,11 @@ RESERVED = frozenset(
         "rows",
     ]
 )
+
+MANIFEST = {
+    "benchmark": str, "system": str, "status": str, "created": str, "trials": int, "options": dict, "tasks": dict,
+}  # fmt: skip
+"""What every manifest has that was written by a run; readers rely on it."""
 
 NO_OUTPUT = msgspec.Raw(b"")
 
@@ -103,6 +106,7 @@ class Key(msgspec.Struct):
     sample: str
     attempt: int
     status: str = "ok"
+    rows_file: str | None = None
 
 
 _keys = msgspec.json.Decoder(list[Key])
@@ -112,16 +116,6 @@ _records = msgspec.json.Decoder(list[Record])
 def safe_name(text: str) -> str:
     """``text`` as part of a file name: letters, digits, dots, dashes; never empty, never hidden."""
     return re.sub(r"[^A-Za-z0-9._=+-]+", "-", text).strip("-.")[:80] or "x"
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace ``path`` in one step: readers see the old or the new file, whole."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 class Store:
@@ -142,8 +136,23 @@ class Store:
 
     @classmethod
     def create(cls, path: Path, info: Mapping[str, Any]) -> Store:
-        """Make the folder and write its manifest."""
-        path.mkdir(parents=True, exist_ok=False)
+        """Write the manifest into a folder that holds nothing yet; it is made when missing.
+
+        Raises
+        ------
+        UsageError
+            There are other files in it.
+        StorageError
+            It cannot be written to.
+        """
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            # Hidden files are what a process leaves that is killed before it wrote the manifest.
+            taken = next((p.name for p in path.iterdir() if not p.name.startswith(".")), None)
+        except OSError as error:
+            raise refused(path, error) from error
+        if taken is not None:
+            raise UsageError(f"{path} is no run and not empty (it holds {taken}); name a new folder.")
         write_atomically(path / "run.json", _pretty(info))
         return cls(path)
 
@@ -151,33 +160,25 @@ class Store:
 
     def read_info(self) -> dict[str, Any]:
         """The manifest."""
+        path = self.path / "run.json"
         try:
-            return msgspec.json.decode((self.path / "run.json").read_bytes())
-        except msgspec.DecodeError as error:
-            raise DataError(
-                f"{self.path / 'run.json'} is not JSON ({error}); restore it or start a new run."
-            ) from error
+            info = msgspec.json.decode(path.read_bytes())
+        except OSError as error:
+            raise DataError(f"{path} cannot be read ({error.strerror}); see to the disk, or restore it.") from error
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DataError(f"{path} is not JSON ({error}); restore it or start a new run.") from error
+        fault = "it is no JSON object" if not isinstance(info, dict) else _fault(info)
+        if fault:
+            raise DataError(f"{path} is no manifest of a run ({fault}); restore it or start a new run.")
+        return info
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Replace the manifest in one step."""
         write_atomically(self.path / "run.json", _pretty(info))
 
-    @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self) -> contextlib.AbstractContextManager[None]:
         """Hold the run for writing; a second process is refused."""
-        with (self.path / ".lock").open("w") as file:
-            # A process that was just killed may hold it for a moment, through a child between fork and exec.
-            for patience in range(LOCK_TRIES, -1, -1):
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except OSError:
-                    if not patience:
-                        raise UsageError(
-                            f"Another process is writing to {self.path}; wait until it is done, or stop it, and resume."
-                        ) from None
-                    time.sleep(LOCK_PAUSE)
-            yield
+        return locked(self.path)
 
     # -- samples ---------------------------------------------------------------------------------------------------
 
@@ -187,9 +188,7 @@ class Store:
 
     def read_samples(self) -> pl.DataFrame:
         """One row a planned sample: task, sample, index, cluster, target (JSON text), groups."""
-        import polars as pl
-
-        return pl.read_parquet(self.path / "samples.parquet")
+        return _read(self.path / "samples.parquet", "resume the run: its plan is made again")
 
     # -- records ---------------------------------------------------------------------------------------------------
 
@@ -201,24 +200,41 @@ class Store:
         """Keys and statuses of all finished trials, later ones superseding earlier ones with the same key."""
         compacted = self.path / "records.parquet"
         if compacted.exists():
-            import polars as pl
-
-            frame = pl.read_parquet(compacted, columns=[*KEY, "status"])
-            for task, sample, attempt, status in frame.iter_rows():
+            for task, sample, attempt, status in _read(compacted, RECORDS_ADVICE, [*KEY, "status"]).iter_rows():
                 yield Key(task, sample, attempt, status)
         for array in read_arrays(self.path / "journal"):
-            yield from _keys.decode(array)
+            yield from filter(self._whole, self._decoded(_keys, array))
 
     def journalled(self) -> Iterator[list[Record]]:
         """Records that are not compacted yet, oldest first, some thousands at a time."""
         chunk: list[Record] = []
         for array in read_arrays(self.path / "journal"):
-            chunk += _records.decode(array)
+            chunk += filter(self._whole, self._decoded(_records, array))
             if len(chunk) >= CHUNK:
                 yield chunk
                 chunk = []
         if chunk:
             yield chunk
+
+    def damage(self) -> list[str]:
+        """What stands in the journal and cannot be believed, a sentence each; the trials in it count as not done."""
+        found = [
+            f"{path}, line {number} does not match its checksum; the trials in it are run again."
+            for path, number in damaged_lines(self.path / "journal")
+        ]
+        for array in read_arrays(self.path / "journal"):
+            found += [
+                f"{self.path / str(key.rows_file)} is damaged; {key.task}/{key.sample} is run again."
+                for key in self._decoded(_keys, array)
+                if not self._whole(key)
+            ]
+        return found
+
+    def paid(self) -> float:
+        """US dollars that stand in the records."""
+        import polars as pl
+
+        return float(self.read_records().select(pl.col("calls").explode().struct.field("paid").sum()).item() or 0.0)
 
     def read_records(self) -> pl.DataFrame:
         """All records, compacted or not."""
@@ -235,8 +251,16 @@ class Store:
         -------
         records, scores, groups
             All records, and the names of scores and outcome groups that the folded records had.
+
+        Raises
+        ------
+        StorageError
+            No room for them; the journal stays, and with it every record.
         """
+        sweep(self.path)
+        sweep(self.path / "rows")
         files = journal_files(self.path / "journal")
+        self._set_damaged_aside()
         fresh, with_rows = self._fresh()
         records = self._records(fresh)
         if fresh is not None:
@@ -246,8 +270,13 @@ class Store:
                     self._replace_parquet(self._rows(task), self._rows_path(task))
         if fresh is not None or not (self.path / "records.parquet").exists():
             self._replace_parquet(records, self.path / "records.parquet")
-        for file in files:
-            file.unlink()
+        try:
+            # The new files stand on the disk before the journal goes.
+            sync_folder(self.path)
+            for file in files:
+                file.unlink()
+        except OSError as error:
+            raise refused(self.path, error) from error
         shutil.rmtree(self.path / "journal" / "rows", ignore_errors=True)
         with contextlib.suppress(OSError):
             (self.path / "journal").rmdir()
@@ -255,6 +284,40 @@ class Store:
         return records, {c[2:] for c in columns if c.startswith("s:")}, {c[2:] for c in columns if c.startswith("g:")}
 
     # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _decoded(self, decoder: msgspec.json.Decoder[list[Any]], array: bytes) -> list[Any]:
+        try:
+            return decoder.decode(array)
+        except msgspec.MsgspecError as error:
+            raise DataError(
+                f"{self.path / 'journal'} holds a whole line that is no record ({error}); it was written by another "
+                "version of assay: resume the run with that one."
+            ) from error
+
+    def _whole(self, record: Record | Key) -> bool:
+        """Whether the rows that a record keeps in a file of their own are there."""
+        if record.rows_file is None:
+            return True
+        import polars as pl
+
+        try:
+            pl.read_parquet_schema(self.path / record.rows_file)
+        except (OSError, pl.exceptions.PolarsError):
+            return False
+        return True
+
+    def _set_damaged_aside(self) -> None:
+        """Keep lines that are not believed, for whoever wants to look at them."""
+        damaged = damaged_lines(self.path / "journal")
+        if not damaged:
+            return
+        try:
+            with (self.path / "damaged.jsonl").open("ab") as aside:
+                for path, number in damaged:
+                    with path.open("rb") as file:
+                        aside.write(next(itertools.islice(file, number - 1, None)).rstrip(b"\n") + b"\n")
+        except OSError as error:
+            raise refused(self.path / "damaged.jsonl", error) from error
 
     def _fresh(self) -> tuple[pl.DataFrame | None, set[str]]:
         """Journal columns of the records not compacted yet, the last one of each key (None = there are none), and the
@@ -272,19 +335,17 @@ class Store:
         return frame.unique(KEY, keep="last", maintain_order=True), with_rows
 
     def _records(self, fresh: pl.DataFrame | None) -> pl.DataFrame:
-        import polars as pl
-
         compacted = self.path / "records.parquet"
-        base = pl.read_parquet(compacted) if compacted.exists() else None
+        base = _read(compacted, RECORDS_ADVICE) if compacted.exists() else None
         if fresh is None:
             return base if base is not None else with_samples(frame_of([]), self.read_samples())
-        return _merge(base, with_samples(fresh, self.read_samples()), KEY)
+        return superseded(base, with_samples(fresh, self.read_samples()), KEY)
 
     def _rows(self, task: str) -> pl.DataFrame:
         import polars as pl
 
         path = self._rows_path(task)
-        parts = [pl.read_parquet(path)] if path.exists() else []
+        parts = [_read(path, "restore it from a copy, or delete the run")] if path.exists() else []
         for chunk in self.journalled():
             fresh = [r for r in chunk if r.task == task]
             if not fresh:
@@ -310,7 +371,7 @@ class Store:
         inline: list[dict[str, Any]] = []
         for record in records:
             if record.rows_file:
-                part = pl.read_parquet(self.path / record.rows_file)
+                part = _read(self.path / record.rows_file, "delete it and resume: its trial is run again")
                 key = pl.lit(record.sample).alias("sample"), pl.lit(record.attempt, dtype=pl.Int64).alias("attempt")
                 parts.append(part.with_columns(*key))
             elif record.rows:
@@ -323,13 +384,29 @@ class Store:
         return self.path / "rows" / f"{safe_name(task)}.parquet"
 
     def _replace_parquet(self, frame: pl.DataFrame, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        # Small row groups: whoever wants a page of 200,000 records decodes a page.
-        frame.write_parquet(temporary, compression="zstd", row_group_size=ROW_GROUP)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise refused(path, error) from error
+        with replacing(path) as temporary:
+            # Small row groups: whoever wants a page of 200,000 records decodes a page.
+            frame.write_parquet(temporary, compression="zstd", row_group_size=ROW_GROUP)
+
+
+RECORDS_ADVICE = "restore it from a copy, or delete it and resume: its trials are run again"
+
+
+def _read(path: Path, advice: str, columns: list[str] | None = None) -> pl.DataFrame:
+    """A Parquet file of the run."""
+    import polars as pl
+
+    try:
+        return pl.read_parquet(path, columns=columns)
+    except FileNotFoundError:
+        raise DataError(f"{path} is missing; {advice}.") from None
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        why = str(error).splitlines()[0].removeprefix("parquet: File out of specification: ")
+        raise DataError(f"{path} is damaged ({why.rstrip('.')}); {advice}.") from error
 
 
 def read_outputs(path: Path) -> Iterator[tuple[str, str, int, Outcome]]:
@@ -379,128 +456,12 @@ def load_output(path: Path, text: str | None) -> Any:
     return value
 
 
-def frame_of(records: Sequence[Record]) -> pl.DataFrame:
-    """What stands in the journal about some trials, as columns: key, scores, outcome groups, measurements, calls."""
-    import polars as pl
-
-    core = pl.DataFrame(
-        {
-            **{
-                name: [getattr(r, name) for r in records]
-                for name in CORE
-                if name not in ("started", "output", "exchanges")
-            },
-            "started": [int(r.started * 1e6) for r in records],
-            "output": [bytes(r.output).decode() or None for r in records],
-            "exchanges": [bytes(r.exchanges).decode() or None for r in records],
-        },
-        schema={name: getattr(pl, kind) for name, kind in CORE.items()},
-    )
-    return core.with_columns(
-        pl.col("started").cast(pl.Datetime("us", "UTC")),
-        _lists("calls", [r.calls for r in records], CALL),
-        _lists("artifacts", [r.artifacts for r in records], ARTIFACT),
-        *_columns("s:", [r.scores for r in records], numeric=True),
-        *_columns("g:", [r.groups for r in records], numeric=False),
-    )
-
-
-CORE = {
-    "task": "String", "sample": "String", "attempt": "Int64", "index": "Int64", "seed": "UInt64", "status": "String",
-    "error_type": "String", "error": "String", "retryable": "Boolean", "tries": "Int64", "started": "Int64",
-    "seconds": "Float64", "cpu_seconds": "Float64", "peak_memory_mb": "Float64", "exclusive": "Boolean",
-    "output": "String", "exchanges": "String",
-}  # fmt: skip
-CALL = {
-    "role": "String", "model": "String", "calls": "Int64", "cached": "Int64", "prompt_tokens": "Int64",
-    "cached_tokens": "Int64", "completion_tokens": "Int64", "reasoning_tokens": "Int64", "seconds": "Float64",
-    "cost": "Float64", "paid": "Float64", "price_date": "String", "resolved": "String",
-}  # fmt: skip
-ARTIFACT = {"path": "String", "bytes": "Int64", "sha256": "String"}
-
-
-def _lists(name: str, lists: Sequence[Sequence[Any]], fields: Mapping[str, str]) -> pl.Series:
-    """A List(Struct) column. Built flat and grouped: a list of structs a row costs polars a hundred times as much."""
-    import polars as pl
-
-    schema = {field: getattr(pl, kind) for field, kind in fields.items()}
-    flat = pl.DataFrame({f: [getattr(x, f) for items in lists for x in items] for f in fields}, schema=schema)
-    owner = pl.Series("_row", [row for row, items in enumerate(lists) for _ in items], dtype=pl.UInt32)
-    grouped = (
-        flat.select(pl.struct(pl.all()).alias(name)).with_columns(owner).group_by("_row", maintain_order=True).agg(name)
-    )
-    rows = pl.DataFrame({"_row": pl.int_range(len(lists), dtype=pl.UInt32, eager=True)})
-    empty = pl.lit([], dtype=pl.List(pl.Struct(schema)))
-    return (
-        rows.join(grouped, on="_row", how="left", maintain_order="left")[name]
-        .to_frame()
-        .select(pl.col(name).fill_null(empty))
-        .to_series()
-    )
-
-
-def with_samples(frame: pl.DataFrame, samples: pl.DataFrame) -> pl.DataFrame:
-    """Journal columns joined with cluster, sample groups and target, in the order people read them."""
-    import polars as pl
-
-    scores = [c[2:] for c in frame.columns if c.startswith("s:")]
-    after = [c[2:] for c in frame.columns if c.startswith("g:")]
-    before = [c for c in samples.columns if c not in ("task", "sample", "index", "cluster", "target")]
-    frame = frame.join(samples.drop("index"), on=["task", "sample"], how="left", maintain_order="left")
-    both = [c for c in after if c in before]
-    frame = frame.with_columns(
-        # What the outcome says of a group comes later and knows better.
-        *[pl.coalesce(pl.col(f"g:{c}").cast(frame.schema[c], strict=False), pl.col(c)).alias(c) for c in both],
-        *[pl.col(f"g:{c}").alias(c) for c in after if c not in both],
-        *[pl.col(f"s:{c}").alias(c) for c in scores],
-    ).select(pl.exclude("^[sg]:.*$"))
-    first = [*KEY, "index", "cluster", *before, *[c for c in after if c not in before], *scores, "status"]
-    return frame.select([*first, *[c for c in frame.columns if c not in first]])
-
-
-def _columns(prefix: str, dicts: Sequence[Mapping[str, Any]], *, numeric: bool) -> list[pl.Series]:
-    """Dictionaries as one series a key. Groups of mixed kinds become text."""
-    names: dict[str, None] = {}
-    for entry in dicts:
-        names.update(dict.fromkeys(entry))
-    return [group_series(prefix + name, [d.get(name) for d in dicts], numeric=numeric) for name in names]
-
-
-def group_series(name: str, values: list[Any], *, numeric: bool = False) -> pl.Series:
-    """One column from group or score values: Int64, Float64 or String, whichever holds them all."""
-    import polars as pl
-
-    if numeric:
-        return pl.Series(name, values, dtype=pl.Float64, strict=False)
-    kinds = {type(v) for v in values if v is not None}
-    if kinds <= {int, bool}:
-        return pl.Series(name, [None if v is None else int(v) for v in values], dtype=pl.Int64)
-    if kinds <= {int, bool, float}:
-        return pl.Series(name, values, dtype=pl.Float64, strict=False)
-    return pl.Series(name, [None if v is None else str(v) for v in values], dtype=pl.String)
-
-
-def _merge(base: pl.DataFrame | None, fresh: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """``fresh`` supersedes rows of ``base`` with the same key; order is task, index, attempt."""
-    import polars as pl
-
-    if base is not None:
-        kept = base.join(fresh.select(key), on=list(key), how="anti")
-        fresh = pl.concat(one_type_a_column([kept, fresh]), how="diagonal_relaxed")
-    order = fresh.select("task").unique(maintain_order=True).with_row_index("_task")
-    return fresh.join(order, on="task", how="left").sort("_task", "index", "attempt").drop("_task")
-
-
-def one_type_a_column(frames: Sequence[pl.DataFrame]) -> list[pl.DataFrame]:
-    """A group that is text in one frame and a number in another becomes text in all."""
-    import polars as pl
-
-    kinds: dict[str, set[Any]] = {}
-    for frame in frames:
-        for name, kind in frame.schema.items():
-            kinds.setdefault(name, set()).add(kind)
-    text = [n for n, k in kinds.items() if len(k) > 1 and pl.String in k]
-    return [f.with_columns(pl.col([t for t in text if t in f.columns]).cast(pl.String)) for f in frames]
+def _fault(info: Mapping[str, Any]) -> str:
+    """What keeps an object from being a manifest; "" = nothing."""
+    for name, kind in MANIFEST.items():
+        if not isinstance(info.get(name), kind):
+            return f"{name} is {info[name]!r}" if name in info else f"it has no {name}"
+    return ""
 
 
 def _pretty(info: Mapping[str, Any]) -> bytes:

@@ -22,7 +22,7 @@ import polars as pl
 from assay.core.benchmark import Outcome
 from assay.core.datasets import read_json
 from assay.core.errors import DataError, UsageError
-from assay.core.store import write_atomically
+from assay.core.files import write_atomically
 from assay.reasoning.cost_of_pass import scoring, techniques
 from assay.reasoning.cost_of_pass.prices import MILLION, PriceBook
 

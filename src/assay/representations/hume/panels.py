@@ -101,7 +101,7 @@ def _ok(run: Run) -> pl.DataFrame:
 
 def _joined(runs: Sequence[Run]) -> pl.DataFrame:
     """Records of several people, attempts numbered through; two people are two attempts of one sample."""
-    from assay.core.store import one_type_a_column
+    from assay.core.frames import one_type_a_column
 
     parts, start = [], 0
     for run in runs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 
 from assay.core.errors import DataError
+from assay.core.files import is_locked
 
 LARGEST_MANIFEST = 16 * 1024 * 1024
 
@@ -32,7 +32,7 @@ class RunFolder:
     def status(self) -> str:
         """finished, interrupted, running; a run whose process is gone is interrupted, whatever its manifest says."""
         status = str(self.info.get("status", "interrupted"))
-        return "interrupted" if status == "running" and not _is_written(self.path) else status
+        return "interrupted" if status == "running" and not is_locked(self.path) else status
 
     def file(self, name: str) -> Path | None:
         """A plain file of the run; None where there is none, or where it lies outside the folder."""
@@ -134,17 +134,3 @@ def _is_manifest(info: Any) -> bool:
     except msgspec.ValidationError:
         return False
     return True
-
-
-def _is_written(path: Path) -> bool:
-    """Whether a process holds the run for writing."""
-    try:
-        with (path / ".lock").open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return True
-            fcntl.flock(file, fcntl.LOCK_UN)
-    except OSError:
-        return False
-    return False

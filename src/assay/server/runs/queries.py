@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UsageError, unknown_name
-from assay.core.store import KEY, frame_of
+from assay.core.frames import KEY, frame_of
 from assay.server.runs.folders import RunFolder
 from assay.server.runs.tail import Tail
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.core.frames import frame_of, one_type_a_column, with_samples
 from assay.core.journal import checked_array, journal_files
-from assay.core.store import Record, frame_of, one_type_a_column, with_samples
+from assay.core.store import Record
 
 if TYPE_CHECKING:
     import polars as pl

@@ -12,7 +12,7 @@ import numpy as np
 
 from assay.core.cache import ContentCache
 from assay.core.errors import AssayError, DataError, UsageError
-from assay.core.store import write_atomically
+from assay.core.files import write_atomically
 from assay.speech.ttsds2.datasets import Dataset, DirectoryDataset, load_audio
 from assay.speech.ttsds2.noise import noise_datasets, stand_in_speech
 from assay.speech.ttsds2.scoring import Settings
