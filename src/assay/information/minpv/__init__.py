@@ -1,0 +1,1 @@
+"""MinPV: density ratios and densities from time scores, on paths of minimum variance."""
