@@ -246,11 +246,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"assay: {error}", file=sys.stderr)
         code = COULD_NOT_RUN
     except KeyboardInterrupt:
+        print("assay: interrupted.", file=sys.stderr)
         code = INTERRUPTED
     except BrokenPipeError:
         # The reader of a pipe has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         code = DONE
+    except OSError as error:
+        from assay.core.files import CLOSED, FULL
+
+        if error.errno not in FULL | CLOSED:
+            raise
+        print(f"assay: Could not write {error.filename or 'a file'} ({error.strerror}).", file=sys.stderr)
+        code = COULD_NOT_RUN
     if argv is None:
         sys.exit(code)
     return code

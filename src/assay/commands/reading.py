@@ -9,9 +9,9 @@ from typing import Any
 
 import assay
 from assay.cli import DONE, GATE_FAILED, pairs
-from assay.commands.output import out, plain, print_json, show_rows
+from assay.commands.output import out, plain, print_json, say, show_rows
 from assay.core.errors import UsageError, unknown_name
-from assay.core.results import Run, find_run, find_runs, runs_folder
+from assay.core.results import Run, damaged_runs, find_run, find_runs, runs_folder
 
 
 def selected(texts: Sequence[str]) -> list[Run]:
@@ -101,6 +101,8 @@ def report_(arguments: Any) -> int:
 def runs_(arguments: Any) -> int:
     """Runs that there are, newest first."""
     runs = selected(arguments.runs) if arguments.runs else find_runs(runs_folder())
+    for sentence in [] if arguments.runs else damaged_runs(runs_folder()):
+        say(sentence)
     if arguments.json:
         print_json([{"path": str(r.path), **r.info} for r in runs])
         return DONE

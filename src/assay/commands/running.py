@@ -71,12 +71,15 @@ def resume_(arguments: Any) -> int:
     read_env_file()
     finished = []
     for run in find_run(arguments.run, runs_folder()):
+        known = len(run.info.get("damage", []))
         try:
             finished.append(assay.resume(run, retry_errors=arguments.retry_errors, **engine_options(arguments)))
         except KeyboardInterrupt as stop:
             return _interrupted(stop, arguments)
         except RunInterrupted as stop:
             raise AssayError(f"{stop} Go on with: assay resume {stop.run.id}") from stop
+        for sentence in finished[-1].info.get("damage", [])[known:]:
+            say(sentence)
     _show(finished, arguments)
     return DONE
 
@@ -97,7 +100,9 @@ def engine_options(arguments: Any) -> dict[str, Any]:
     """Keywords of `assay.core.engine.Engine` that were given."""
     if arguments.cache:
         os.environ["ASSAY_CACHE"] = str(Path(arguments.cache).resolve())
-    given = {k: getattr(arguments, k) for k in ("budget", "executor", "address", "workers", "connections", "max_errors")}
+    given = {
+        k: getattr(arguments, k) for k in ("budget", "executor", "address", "workers", "connections", "max_errors")
+    }
     found = {k: v for k, v in given.items() if v is not None}
     if arguments.no_cache:
         found["cache"] = False
@@ -157,12 +162,12 @@ def _offer_resume(name: str, system: str, options: dict[str, str], selection: Se
     typed = msgspec.to_builtins(assay.load_benchmark(name, **options).options, enc_hook=str)
     for run in find_runs(folder):
         info = run.info
-        if (info["benchmark"], info["system"], info["status"]) != (name, system, "interrupted"):
+        if (info["benchmark"], info["system"], run.status) != (name, system, "interrupted"):
             continue
         same = fingerprint(typed) == info["options_fingerprint"] and info["seed"] == (arguments.seed or 0)
         if same and info["selection"].get("limit") == selection.limit:
             say(
-                f"There is an unfinished run of this ({info['done']} of {info['trials']} trials); "
+                f"There is an unfinished run of this ({run.records.height} of {info['trials']} trials); "
                 f"to go on with it instead: assay resume {run.id}"
             )
             return
@@ -170,7 +175,13 @@ def _offer_resume(name: str, system: str, options: dict[str, str], selection: Se
 
 def _interrupted(stop: KeyboardInterrupt, arguments: Any) -> int:
     if stop.args:
-        say(f"\nStopped; what was done is kept. Go on with: assay resume {Path(stop.args[0]).name}")
+        path = Path(stop.args[0])
+        if (path / "run.json").is_file() and Run(path).status == "finished":
+            say(f"\nStopped; the run was done already: {path}")
+        else:
+            say(f"\nStopped; what was done is kept. Go on with: assay resume {path.name}")
+    else:
+        say("\nStopped before the run began.")
     return INTERRUPTED
 
 

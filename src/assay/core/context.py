@@ -27,7 +27,7 @@ class Context:
     attempt : int
         Repetition or seed index, from 0.
     deadline : float | None
-        Unix time at which the trial is killed; None = no limit.
+        When the trial is killed, on the clock of ``time.monotonic()``; None = no limit.
     state
         What ``Task.setup`` yielded.
     """

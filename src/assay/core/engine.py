@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from assay.core.collector import collector_relaxed
-from assay.core.errors import UsageError, unknown_name
+from assay.core.errors import StorageError, UsageError, unknown_name
 from assay.core.executors.local import Job, LocalExecutor
+from assay.core.interrupts import Interrupts
 from assay.core.journal import Journal
 from assay.core.metering import RunScope, current_scope
 from assay.core.store import Record
@@ -59,12 +59,22 @@ class RunSink:
         self._begun = self._last = time.monotonic()
 
     def records(self, records: list[Record]) -> None:
-        self._journal.write(records)
+        with self._stopping_if_refused():
+            self._journal.write(records)
         self._count([(r.status, sum(c.paid for c in r.calls)) for r in records])
 
     def encoded(self, array: bytes, statuses: list[tuple[str, float]]) -> None:
-        self._journal.write_encoded(array)
+        with self._stopping_if_refused():
+            self._journal.write_encoded(array)
         self._count(statuses)
+
+    @contextlib.contextmanager
+    def _stopping_if_refused(self) -> Iterator[None]:
+        try:
+            yield
+        except StorageError as error:
+            self.stop(str(error))
+            raise
 
     def stop(self, reason: str) -> None:
         self.stopping = True
@@ -177,7 +187,7 @@ class Engine:
             ) from None
 
 
-def run_loop(job: Job, engine: Engine, scope: RunScope) -> None:
+def run_loop(job: Job, engine: Engine, scope: RunScope, interrupts: Interrupts) -> None:
     """Run the executor on an event loop of its own, in this thread or, inside a running loop, in another."""
     executor = engine.make_executor()
 
@@ -185,35 +195,31 @@ def run_loop(job: Job, engine: Engine, scope: RunScope) -> None:
         token = current_scope.set(scope)
         loop = asyncio.get_running_loop()
         scope.shared["loop"] = loop
-        presses = 0
 
-        def interrupt() -> None:
-            nonlocal presses
-            presses += 1
+        def obey() -> None:
             job.sink.stop(INTERRUPT)
-            if presses > 1 or job.patient:
+            if interrupts.urgent or job.patient:
                 executor.cancel()
 
-        def terminate() -> None:
-            job.sink.stop(INTERRUPT)
-            executor.cancel()
+        def wake() -> None:
+            # From a signal handler, and perhaps from another thread; a loop that is closed has nothing left to stop.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(obey)
 
-        handled = []
-        if threading.current_thread() is threading.main_thread():
-            for number, handler in ((signal.SIGINT, interrupt), (signal.SIGTERM, terminate)):
-                with contextlib.suppress(NotImplementedError, ValueError):
-                    loop.add_signal_handler(number, handler)
-                    handled.append(number)
+        interrupts.listener = wake
+        if interrupts.presses:
+            obey()
         try:
             with collector_relaxed():
                 await executor.run(job)
         finally:
             await scope.close()
-            for number in handled:
-                loop.remove_signal_handler(number)
             current_scope.reset(token)
 
-    in_thread(lambda: asyncio.run(main()))
+    try:
+        in_thread(lambda: asyncio.run(main()))
+    finally:
+        interrupts.listener = None
 
 
 def in_thread(fn: Callable[[], Any]) -> Any:

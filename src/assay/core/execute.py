@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import inspect
 import math
@@ -21,9 +22,10 @@ import msgspec
 
 from assay.core.benchmark import Benchmark, Outcome, Sample, Task, Trial, trial_seed
 from assay.core.context import Compute, Context, Report
-from assay.core.errors import AssayError, TrialTimeout, scrub
+from assay.core.errors import AssayError, StorageError, TrialTimeout, scrub
+from assay.core.files import FULL, disk_errno, refused, replacing, write_atomically
 from assay.core.metering import Meter, TrialKey, current_attempt, current_meter, current_trial
-from assay.core.store import NO_OUTPUT, SPILL_BYTES, Artifact, Record, check_columns, safe_name, write_atomically
+from assay.core.store import NO_OUTPUT, SPILL_BYTES, Artifact, Record, check_columns, safe_name
 
 INLINE_ROWS = 200
 
@@ -172,7 +174,8 @@ class TaskRunner:
                         record, TrialTimeout(f"The trial ran past its limit of {limit:g} s and was stopped."), "timeout"
                     )
             except Exception as error:
-                again = tries < self.place.tries
+                fatal = _refusal(error)
+                again = fatal is None and tries < self.place.tries
                 _failed(record, error)
             finally:
                 current_meter.reset(meter_token)
@@ -287,9 +290,9 @@ class TaskRunner:
                         f"Task {name!r}: trials returned {len(outcomes)} outcomes for {len(trials)} trials."
                     )
             except TimeoutError as error:
-                problem, status = error, "timeout" if limit else "error"
+                problem, status = error, "timeout" if limit and time.perf_counter() - begun >= limit else "error"
             except Exception as error:
-                problem = error
+                problem = _refusal(error) or error
             finally:
                 current_meter.reset(token)
                 current_trial.reset(trial_token)
@@ -311,6 +314,9 @@ class TaskRunner:
                 await self._finish(trial.sample, outcomes[number], batch_ctx, record)
             except Exception as error:
                 _failed(record, error)
+                refusal = _refusal(error) or (error if isinstance(error, StorageError) else None)
+                if refusal is not None:
+                    raise RunStopped(refusal, records) from error
         if problem is None:
             self._collect(records[0], batch_ctx)
         elif isinstance(problem, AssayError) and problem.fatal:
@@ -351,7 +357,7 @@ class TaskRunner:
             name=(self.task.name, unit),
             run_folder=self.place.folder,
             cache_folder=self.place.cache_folder,
-            deadline=time.time() + limit if limit else None,
+            deadline=time.monotonic() + limit if limit else None,
             state=self.state,
             report=self.report,
             compute=self.compute,
@@ -401,7 +407,9 @@ class TaskRunner:
         folder = self.place.folder / "journal" / "rows"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{safe_name(record.task)}-{unit_name(record.sample, record.attempt)}.parquet"
-        frame.write_parquet(path, compression="zstd")
+        # On the disk before the record that names it.
+        with replacing(path) as temporary:
+            frame.write_parquet(temporary, compression="zstd")
         record.rows_file = str(path.relative_to(self.place.folder))
 
     def _collect(self, record: Record, ctx: Context) -> None:
@@ -450,10 +458,19 @@ def len_or_some(rows: Any) -> bool:
         return True
 
 
+def _refusal(error: Exception) -> StorageError | None:
+    """The sentence when it is the disk that took no more: every further trial would fail the same way."""
+    number = disk_errno(error)
+    if number not in FULL | {errno.EROFS, errno.EIO}:
+        return None
+    return refused(getattr(error, "filename", None) or "a file of a trial", error)
+
+
 def _failed(record: Record, error: BaseException, status: str | None = None) -> None:
     record.status = status or "error"
     record.error_type = type(error).__name__
-    record.error = scrub(str(error) or type(error).__name__)[:2000]
+    said = str(error) or ("The trial ran out of memory." if isinstance(error, MemoryError) else type(error).__name__)
+    record.error = scrub(said)[:2000]
     record.retryable = getattr(error, "retryable", not isinstance(error, (TypeError, ValueError, AssertionError)))
     record.scores = {}
 

@@ -92,7 +92,7 @@ def sweep(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for writing. The lock is the system's: it ends with the process, however that ends.
+    """Hold a folder, made when missing, for writing. The lock is the system's, so it ends with the process.
 
     Raises
     ------
@@ -103,6 +103,7 @@ def locked(folder: Path) -> Iterator[None]:
     """
     path = folder / ".lock"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         # Not "w": who holds the lock stands in the file.
         file = path.open("a+b")
     except OSError as error:

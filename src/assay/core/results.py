@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
@@ -9,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from assay.core.benchmark import Metric
-from assay.core.errors import UsageError, unknown_name
+from assay.core.errors import DataError, UsageError, unknown_name
+from assay.core.files import is_locked
 from assay.core.frames import one_type_a_column
 from assay.core.registry import benchmark_class, load_benchmark
 from assay.core.store import Store, load_output
@@ -59,8 +61,9 @@ class Run:
 
     @property
     def status(self) -> str:
-        """running, finished or interrupted."""
-        return self.info["status"]
+        """running, finished or interrupted; a run whose process was killed is interrupted, whatever it last wrote."""
+        status = self.info["status"]
+        return "interrupted" if status == "running" and not is_locked(self.path) else status
 
     @cached_property
     def records(self) -> pl.DataFrame:
@@ -230,9 +233,23 @@ def runs_folder() -> Path:
 
 
 def find_runs(folder: Path) -> list[Run]:
-    """Runs in a folder, newest first."""
-    found = [Run(p.parent) for p in folder.glob("*/run.json")]
+    """Runs in a folder, newest first; one whose manifest is damaged is passed over, `damaged_runs` tells."""
+    found = []
+    for path in folder.glob("*/run.json"):
+        with contextlib.suppress(DataError):
+            found.append(Run(path.parent))
     return sorted(found, key=lambda r: r.info["created"], reverse=True)
+
+
+def damaged_runs(folder: Path) -> list[str]:
+    """A sentence for every manifest in a folder that cannot be read."""
+    found = []
+    for path in sorted(folder.glob("*/run.json")):
+        try:
+            Run(path.parent)
+        except DataError as error:
+            found.append(str(error))
+    return found
 
 
 def find_run(text: str, folder: Path) -> list[Run]:

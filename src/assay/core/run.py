@@ -8,7 +8,6 @@ import importlib
 import os
 import platform
 import shutil
-import sys
 import time
 import uuid
 from collections.abc import Iterable, Mapping
@@ -22,11 +21,14 @@ from assay.core.benchmark import Benchmark, Task
 from assay.core.cache import cache_folder
 from assay.core.collector import collector_paused
 from assay.core.engine import INTERRUPT, Engine, ProgressState, RunSink, run_loop
-from assay.core.errors import AssayError, UsageError, scrub
+from assay.core.errors import AssayError, DataError, StorageError, UsageError
 from assay.core.execute import Place, TaskRunner, make_runners, overrides, tasks_by_name
 from assay.core.executors.local import Job, portable
 from assay.core.executors.worker import Recipe
+from assay.core.files import locked
+from assay.core.interrupts import Interrupts
 from assay.core.metering import Budget, RunScope
+from assay.core.origin import command, git_state, version
 from assay.core.plan import Plan, Selection, fingerprint, make_plan
 from assay.core.registry import load_benchmark
 from assay.core.results import Run, runs_folder
@@ -146,7 +148,8 @@ def run(
     """Run a benchmark on a system; see `assay.run`. A re-scored run keeps its parent's ``system_info``."""
     selection = Selection.of(samples, tasks)
     if into is not None and (path := Path(into.path if isinstance(into, Run) else into)).joinpath("run.json").is_file():
-        return _extend(path, benchmark, system, loading, selection, attempts, engine)
+        with locked(path):
+            return _extend(path, benchmark, system, loading, selection, attempts, engine)
     ready = prepare(
         benchmark,
         system,
@@ -167,7 +170,7 @@ def run(
     info = {
         "format": 1,
         "id": path.name,
-        "assay": _version(),
+        "assay": version(),
         "benchmark": bench.name,
         "benchmark_version": bench.version,
         "title": bench.title,
@@ -188,15 +191,16 @@ def run(
         "status": "running",
         "created": now.isoformat(),
         "host": {"python": platform.python_version(), "platform": platform.platform(), "cpus": os.cpu_count()},
-        "command": _command(),
-        "git": _git_state(),
+        "command": command(),
+        "git": git_state(),
         **_of_plan(ready),
     }
-    store = Store.create(path, info)
-    store.write_samples(ready.samples)
-    if ready.outputs is not None and (files := getattr(ready.system, "artifacts", None)) is not None:
-        _adopt(files, path / "artifacts")
-    return _carry_out(store, info, ready, loading, engine)
+    with Interrupts(path) as interrupts, locked(path):
+        store = Store.create(path, info)
+        store.write_samples(ready.samples)
+        if ready.outputs is not None and (files := getattr(ready.system, "artifacts", None)) is not None:
+            _adopt(files, path / "artifacts")
+        return _carry_out(store, info, ready, loading, engine, interrupts)
 
 
 def _described(system: Any, ready: Prepared, loading: str) -> dict[str, Any]:
@@ -243,23 +247,39 @@ def resume(
 ) -> Run:
     """Go on with a run exactly where it stopped; see `assay.resume`."""
     store = Store(run.path)
-    info = store.read_info()
-    if info["parent"] and system is None:
-        from assay.core.rescore import StoredOutputs
+    with store.lock():
+        # What another process wrote while it held the lock counts, not what was read before.
+        info = store.read_info()
+        if info["parent"] and system is None:
+            from assay.core.rescore import StoredOutputs
 
-        system = StoredOutputs(Run(info["parent"]["path"]))
-    if not info["rebuildable"] and benchmark is None and system is None:
-        raise UsageError(
-            f"{run.path.name} was made from Python objects, which a name cannot rebuild; "
-            "pass the same benchmark and system to assay.resume."
+            system = StoredOutputs(Run(info["parent"]["path"]))
+        if not info["rebuildable"] and benchmark is None and system is None:
+            raise UsageError(
+                f"{run.path.name} was made from Python objects, which a name cannot rebuild; "
+                "pass the same benchmark and system to assay.resume."
+            )
+        ready = _prepare_again(
+            info, benchmark, system, loading, Selection(**_selection(info)), info["attempts"], engine
         )
-    ready = _prepare_again(info, benchmark, system, loading, Selection(**_selection(info)), info["attempts"], engine)
-    if ready.data_fingerprint != info["data_fingerprint"]:
-        raise UsageError(
-            f"The data of {run.path.name} changed since it was begun (fingerprint {info['data_fingerprint']}, now "
-            f"{ready.data_fingerprint}); start a new run, or bring the old data back."
-        )
-    return _carry_out(store, info, ready, loading, engine, retry_errors=retry_errors)
+        if ready.data_fingerprint != info["data_fingerprint"]:
+            raise UsageError(
+                f"The data of {run.path.name} changed since it was begun (fingerprint {info['data_fingerprint']}, now "
+                f"{ready.data_fingerprint}); start a new run, or bring the old data back."
+            )
+        with Interrupts(run.path) as interrupts:
+            if _samples_of(store) != info["data_fingerprint"]:
+                # Killed before they were written, or damaged since: the plan is the same, so they are too.
+                store.write_samples(ready.samples)
+            return _carry_out(store, info, ready, loading, engine, interrupts, retry_errors=retry_errors)
+
+
+def _samples_of(store: Store) -> str | None:
+    """Fingerprint of the samples on disk; None = they cannot be read."""
+    try:
+        return fingerprint(store.read_samples())
+    except DataError:
+        return None
 
 
 def _extend(
@@ -279,6 +299,10 @@ def _extend(
         raise UsageError(f"{path.name} is a run of {info['benchmark']!r}; {name!r} cannot go into it.")
     if isinstance(system, str) and system != info["system"]:
         raise UsageError(f"{path.name} is a run on {info['system']!r}; {system!r} cannot go into it.")
+    if _samples_of(store) != info["data_fingerprint"]:
+        raise UsageError(
+            f"The samples of {path.name} are damaged or were only half added; go on with it first: assay resume {path}"
+        )
     old = store.read_samples()
     wanted = _prepare_again(
         info,
@@ -303,9 +327,10 @@ def _extend(
     ids_only = tuple(dict.fromkeys(samples["sample"].to_list()))
     names = tuple(full.tasks)
     info |= _of_plan(ready) | {"selection": asdict(Selection(ids=ids_only, tasks=names)), "extended": True}
-    store.write_info(info)
-    store.write_samples(samples)
-    return _carry_out(store, info, ready, loading, engine)
+    with Interrupts(path) as interrupts:
+        store.write_info(info)
+        store.write_samples(samples)
+        return _carry_out(store, info, ready, loading, engine, interrupts)
 
 
 def _prepare_again(
@@ -353,83 +378,116 @@ def _of_plan(ready: Prepared) -> dict[str, Any]:
 
 
 def _carry_out(
-    store: Store, info: dict[str, Any], ready: Prepared, loading: str, engine: Engine, *, retry_errors: bool = False
+    store: Store,
+    info: dict[str, Any],
+    ready: Prepared,
+    loading: str,
+    engine: Engine,
+    interrupts: Interrupts,
+    *,
+    retry_errors: bool = False,
 ) -> Run:
-    """Subtract what is done, execute the rest, compact, and close the manifest."""
-    with store.lock():
-        path = store.path.resolve()
-        # Two runs that were given one folder name after the other are not the same run.
-        place = Place(
-            path, cache_folder() / "content", info["seed"], engine.tries, run=f"{path.name} {info['created']}"
+    """Subtract what is done, execute the rest, compact, and close the manifest. The store is locked."""
+    path = store.path.resolve()
+    # Two runs that were given one folder name after the other are not the same run.
+    place = Place(path, cache_folder() / "content", info["seed"], engine.tries, run=f"{path.name} {info['created']}")
+    for runner in ready.runners.values():
+        place = replace(place, outputs=runner.place.outputs, history=runner.place.history)
+        runner.place = place
+    with collector_paused():
+        done = ready.plan.done(store.finished(), retry_errors=retry_errors)
+        pending = ready.plan.pending(done)
+    finished = sum(int(d.sum()) for d in done.values())
+    state = ProgressState(total=ready.plan.trials, done=finished)
+    paid = info.get("paid", 0.0)
+    if info["status"] == "running":
+        # A process that was killed could not say what it had paid; its records do.
+        paid = max(paid, store.paid())
+    if damage := store.damage():
+        info["damage"] = [*info.get("damage", []), *damage]
+    info |= {"status": "running", "started": dt.datetime.now(dt.UTC).isoformat(), "reason": None, "paid": paid}
+    store.write_info(info)
+    recipe = portable(
+        Recipe(
+            ready.benchmark.name if info["rebuildable"] else ready.benchmark,
+            ready.options if info["rebuildable"] else {},
+            _for_worker(ready, info),
+            f"{loading}:load",
+            place,
         )
-        for runner in ready.runners.values():
-            place = replace(place, outputs=runner.place.outputs, history=runner.place.history)
-            runner.place = place
-        with collector_paused():
-            done = ready.plan.done(store.finished(), retry_errors=retry_errors)
-            pending = ready.plan.pending(done)
-        finished = sum(int(d.sum()) for d in done.values())
-        state = ProgressState(total=ready.plan.trials, done=finished)
+    )
+    budget = engine.dollars()
+    scope = RunScope(
+        budget=None if budget is None else Budget(budget, paid),
+        cache_folder=cache_folder() / "replies" if engine.cache else None,
+        connections=engine.connections,
+    )
+    cpu, begun = time.process_time(), time.monotonic()
+    sink: RunSink | None = None
+    refusal: StorageError | None = None
+    if engine.progress is not None:
+        engine.progress.start(state.total, state.done)
+    try:
+        with store.journal() as journal:
+            sink = RunSink(journal, state, engine.progress, engine.errors_allowed(state.total))
+            job = Job(ready.runners, pending, recipe, sink, store.path / "workers.log")
+            if any(pending.values()):
+                run_loop(job, engine, scope, interrupts)
+    except StorageError as error:
+        refusal = error
+    finally:
         if engine.progress is not None:
-            engine.progress.start(state.total, state.done)
-        info |= {"status": "running", "started": dt.datetime.now(dt.UTC).isoformat(), "reason": None}
-        store.write_info(info)
-        recipe = portable(
-            Recipe(
-                ready.benchmark.name if info["rebuildable"] else ready.benchmark,
-                ready.options if info["rebuildable"] else {},
-                _for_worker(ready, info),
-                f"{loading}:load",
-                place,
-            )
-        )
-        budget = engine.dollars()
-        scope = RunScope(
-            budget=None if budget is None else Budget(budget, info.get("paid", 0.0)),
-            cache_folder=cache_folder() / "replies" if engine.cache else None,
-            connections=engine.connections,
-        )
-        cpu, begun = time.process_time(), time.monotonic()
-        sink: RunSink | None = None
-        try:
-            with store.journal() as journal:
-                sink = RunSink(journal, state, engine.progress, engine.errors_allowed(state.total))
-                job = Job(ready.runners, pending, recipe, sink, store.path / "workers.log")
-                if any(pending.values()):
-                    run_loop(job, engine, scope)
-        finally:
             if sink is not None:
                 sink.finish()
-            records, scores, groups = store.compact()
-            known = sorted(set(info.get("scores", [])) | scores)
-            statuses = dict(records["status"].value_counts().iter_rows())
-            info |= {
-                "status": "finished" if records.height >= ready.plan.trials else "interrupted",
-                "reason": sink.reason if sink is not None else None,
-                "finished": dt.datetime.now(dt.UTC).isoformat(),
-                "statuses": statuses,
-                "done": records.height,
-                "paid": info.get("paid", 0.0) + state.paid,
-                "seconds": info.get("seconds", 0.0) + time.monotonic() - begun,
-                "cpu_seconds": info.get("cpu_seconds", 0.0) + time.process_time() - cpu,
-                "unattributed": msgspec.to_builtins(scope.unattributed.totals()),
-                "scores": known,
-                "groups": [
-                    c for c in ready.samples.columns if c not in ("task", "sample", "index", "cluster", "target")
-                ],
-                "outcome_groups": sorted(set(info.get("outcome_groups", [])) | groups),
-            }
-            store.write_info(info)
+            else:
+                engine.progress.finish(state)
+        with contextlib.suppress(OSError):
             log = store.path / "workers.log"
             if log.exists() and log.stat().st_size == 0:
                 log.unlink()
+        if sink is not None and sink.reason is None and interrupts.presses:
+            sink.stop(INTERRUPT)
+        reason = str(refusal) if refusal is not None else sink.reason if sink is not None else None
+        spent = paid + state.paid
+        info |= {
+            "status": "interrupted",
+            "reason": reason,
+            "finished": dt.datetime.now(dt.UTC).isoformat(),
+            "paid": spent if scope.budget is None else max(spent, scope.budget.spent),
+            "seconds": info.get("seconds", 0.0) + time.monotonic() - begun,
+            "cpu_seconds": info.get("cpu_seconds", 0.0) + time.process_time() - cpu,
+            "unattributed": msgspec.to_builtins(scope.unattributed.totals()),
+        }
+        refusal = _fold(store, info, ready) or refusal
     result = Run(store.path)
-    reason = info["reason"]
-    if reason and reason != INTERRUPT:
-        raise RunInterrupted(f"{reason} What was done is kept in {store.path}.", result)
-    if reason == INTERRUPT and result.status != "finished":
+    if refusal is not None or (reason and reason != INTERRUPT):
+        raise RunInterrupted(f"{refusal or reason} What was done is kept in {store.path}.", result)
+    if interrupts.presses:
         raise KeyboardInterrupt(str(store.path))
     return result
+
+
+def _fold(store: Store, info: dict[str, Any], ready: Prepared) -> StorageError | None:
+    """Compact the store and close the manifest; what keeps either from being written, if something does."""
+    try:
+        records, scores, groups = store.compact()
+        known = ("task", "sample", "index", "cluster", "target")
+        info |= {
+            "status": "finished" if records.height >= ready.plan.trials else "interrupted",
+            "statuses": dict(records["status"].value_counts().iter_rows()),
+            "done": records.height,
+            "scores": sorted(set(info.get("scores", [])) | scores),
+            "groups": [c for c in ready.samples.columns if c not in known],
+            "outcome_groups": sorted(set(info.get("outcome_groups", [])) | groups),
+        }
+        store.write_info(info)
+    except StorageError as error:
+        # The journal stands. A disk that has no room for records may have some for a manifest.
+        info["reason"] = str(error)
+        with contextlib.suppress(StorageError):
+            store.write_info(info)
+        return error
+    return None
 
 
 class RunInterrupted(AssayError):
@@ -444,32 +502,3 @@ def _for_worker(ready: Prepared, info: Mapping[str, Any]) -> Any:
     if ready.outputs is not None:
         return None
     return ready.system_name if info["rebuildable"] else ready.system
-
-
-def _version() -> str:
-    from importlib.metadata import version
-
-    return version("assay")
-
-
-def _command() -> list[str]:
-    """How this process was called, without what might be a secret."""
-    return [Path(sys.argv[0]).name, *map(scrub, sys.argv[1:])] if sys.argv else []
-
-
-def _git_state() -> dict[str, Any] | None:
-    """Commit of the working folder, read from .git itself; None outside a checkout."""
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        head = folder / ".git" / "HEAD"
-        if head.is_file():
-            with contextlib.suppress(OSError):
-                text = head.read_text().strip()
-                if text.startswith("ref: "):
-                    reference = folder / ".git" / text[5:]
-                    return {
-                        "branch": text[5:].removeprefix("refs/heads/"),
-                        "commit": reference.read_text().strip() if reference.is_file() else None,
-                    }
-                return {"commit": text}
-            return None
-    return None

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UsageError
+from assay.core.files import write_atomically
 from assay.core.table import Table
 from assay.report import conduct, trials
 from assay.report.exchange import ImageBudget
@@ -108,7 +109,7 @@ def write_report(runs: Iterable[Run], path: Path | str, tables: Sequence[Table] 
         path /= "report.html"
     if not path.parent.is_dir():
         raise UsageError(f"The folder {path.parent} does not exist; make it, or write the report elsewhere.")
-    path.write_bytes(render_report(runs, tables, title).encode())
+    write_atomically(path, render_report(runs, tables, title).encode())
     return path
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.core.errors import AssayError, TrialPostponed, TrialTimeout, WorkerLost
+from assay.core.errors import AssayError, TrialTimeout, WorkerLost
 from assay.core.execute import RunStopped, TaskRunner, Unit
 from assay.core.executors.pool import Pool, Worker, watched
 from assay.core.executors.worker import Recipe
@@ -26,6 +26,7 @@ CHUNK_SECONDS = 0.2
 MAX_CHUNK = 256
 YIELD_SECONDS = 0.05
 PATIENT_WIDTH = 20_000
+STARTS = 3
 
 
 class Sink(Protocol):
@@ -157,9 +158,7 @@ class LocalExecutor:
                     await home.enter()
                 records = await home.runner.run(unit)
             except RunStopped as stopped:
-                # What the budget does not cover, or nobody was there for, was never tried: it stays pending.
-                if not isinstance(stopped.error, TrialPostponed):
-                    sink.records(stopped.records)
+                # It says nothing of the system (a key, an account, a budget, the disk): the trial stays pending.
                 sink.stop(str(stopped))
                 if self._patient:
                     self.cancel()
@@ -261,6 +260,8 @@ class _Lane:
         self.queue = queue
         self.pool = pool
         self.size = 1
+        self.begun = False
+        self.lost = 0
 
     async def run(self) -> None:
         while self.queue and not self.job.sink.stopping:
@@ -272,12 +273,18 @@ class _Lane:
                     await self._open(worker)
                     begun = time.perf_counter()
                     await self._chunk(worker, chunk, left)
+                    self.lost = 0
                     each = (time.perf_counter() - begun) / len(chunk)
                     self.size = max(1, min(MAX_CHUNK, int(CHUNK_SECONDS / max(each, 1e-6))))
             except (WorkerLost, TrialTimeout) as lost:
                 ours = worker is not None and worker.killed_for is not None
-                if left and (ours or not self._again(left[0])):
-                    self._bury(left.popleft(), lost)
+                if self.begun and left:
+                    if ours or not self._again(left[0]):
+                        self._bury(left.popleft(), lost)
+                elif left:
+                    # It ended between two trials: none of them is to blame.
+                    self._count_loss(lost)
+                self.begun = False
                 self.queue.extendleft(reversed(left))
                 self.size = 1
             except asyncio.CancelledError:
@@ -288,10 +295,7 @@ class _Lane:
         if getattr(worker, "session", None) is self.job:
             return
         await worker.send(("open", "run", self.job.recipe))
-        try:
-            kind, value = await worker.receive()
-        except WorkerLost as lost:
-            raise AssayError(f"A worker could not be set up for task {self.name!r}: {lost}") from None
+        kind, value = await worker.receive()
         if kind == "raised":
             raise (
                 value
@@ -314,6 +318,7 @@ class _Lane:
                     sink.shown(*message[1:])
                     message = await worker.receive()
                 if message[0] == "begin":
+                    self.begun = True
                     # The same limit covers the trial: from its beginning to its records.
                     message = await worker.receive()
                     while message[0] == "progress":
@@ -323,10 +328,17 @@ class _Lane:
                 return
             kind, array, statuses, text, _ = message
             unit = left.popleft()
-            sink.encoded(array, statuses)
-            _tidy(self.job.runners[self.name], unit, [s for s, _ in statuses])
+            self.begun = False
             if kind == "fatal":
                 sink.stop(text)
+            else:
+                sink.encoded(array, statuses)
+                _tidy(self.job.runners[self.name], unit, [s for s, _ in statuses])
+
+    def _count_loss(self, lost: WorkerLost | TrialTimeout) -> None:
+        self.lost += 1
+        if self.lost >= STARTS:
+            raise AssayError(f"A worker could not be set up for task {self.name!r}, tried {self.lost} times: {lost}")
 
     def _again(self, unit: Unit) -> bool:
         """Whether a unit whose worker was not ended by a limit gets another one."""
@@ -355,7 +367,6 @@ async def _compute_here(job: Job, name: str, units: list[Unit]) -> None:
                 try:
                     records = await loop.run_in_executor(thread, runner.run_here, unit)
                 except RunStopped as stopped:
-                    job.sink.records(stopped.records)
                     job.sink.stop(str(stopped))
                     return
                 job.sink.records(records)

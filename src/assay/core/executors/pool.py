@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import TrialTimeout, WorkerLost
+from assay.core.errors import AssayError, TrialTimeout, WorkerLost
 
 # Set before numpy or torch is imported: one thread a worker, or two busy workers slow each other down tenfold.
 THREAD_VARIABLES = (
@@ -69,21 +69,34 @@ class Worker:
             sink: Any = subprocess.DEVNULL
             if log is not None:
                 sink = stack.enter_context(log.open("ab"))
-            process = subprocess.Popen(
-                [sys.executable, "-m", "assay.core.executors.worker", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=sink,
-                pass_fds=[theirs.fileno()],
-                env=environment,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    [sys.executable, "-m", "assay.core.executors.worker", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=sink,
+                    stderr=sink,
+                    pass_fds=[theirs.fileno()],
+                    env=environment,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                ours.close()
+                raise AssayError(
+                    f"A worker process could not be started ({error.strerror}); "
+                    "give fewer workers or free memory, and resume."
+                ) from error
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**26)
         return cls(process, reader, writer, devices)
 
     async def send(self, message: Any) -> None:
-        self.writer.write(pack(message))
-        await self.writer.drain()
+        await self.send_packed(pack(message))
+
+    async def send_packed(self, data: bytes) -> None:
+        try:
+            self.writer.write(data)
+            await self.writer.drain()
+        except ConnectionError:
+            raise WorkerLost(await self._epitaph()) from None
 
     async def receive(self) -> Any:
         """The next message; WorkerLost when the process is gone."""
@@ -224,8 +237,7 @@ class Pool:
         what = f"{getattr(fn, '__qualname__', fn)}"
         message = pack(("call", fn, args))
         async with self.worker() as worker, watched(worker, seconds=timeout, memory_gb=None, what=what):
-            worker.writer.write(message)
-            await worker.writer.drain()
+            await worker.send_packed(message)
             kind, value = await worker.receive()
             if kind == "raised":
                 value.channel_clean = True

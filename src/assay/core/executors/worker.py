@@ -93,7 +93,8 @@ class Session:
 
 
 def run_unit(session: Session, unit: Unit) -> tuple[str, bytes, list[tuple[str, float]], str]:
-    """One unit as (kind, journal-ready JSON array, status and paid dollars a record, message of a fatal error)."""
+    """One unit as (kind, journal-ready JSON array, status and paid dollars a record, message of a fatal error, whose
+    records stand for nothing)."""
     _reset_peak()
     message, kind = "", "done"
     try:
