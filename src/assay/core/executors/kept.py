@@ -51,7 +51,7 @@ def load(folder: Path) -> Any:
     descriptor = os.open(folder / "arrays", os.O_RDONLY)
     try:
         end = places[-1][0] + places[-1][1]
-        mapped = memoryview(mmap.mmap(descriptor, end, access=mmap.ACCESS_COPY) if end else b"")
+        mapped = memoryview(mmap.mmap(descriptor, end, access=mmap.ACCESS_COPY) if end else bytearray())
     finally:
         os.close(descriptor)
     return pickle.loads(data, buffers=[mapped[start : start + size] for start, size in places])  # noqa: S301
