@@ -5,9 +5,11 @@ With ``ASSAY_SCREENSHOTS=FOLDER`` each page is also saved there as a picture.
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 
+import polars as pl
 import pytest
 import sqlalchemy as sa
 from people_browser import (
@@ -22,11 +24,13 @@ from people_browser import (
     listen,
     picture,
     shot,
+    tone,
     words,
 )
 from people_visit import csrf
 
 import assay
+from assay.core.results import Runs
 from assay.systems import forms
 from assay.systems.loading import load
 
@@ -374,6 +378,52 @@ def test_a_run_of_asciieval_is_answered_with_the_keyboard_alone(live, browse, tm
     thread.join(30)
     assert ended[0].records["output"].to_list() == ['"B"', '"B"']
     page.locator("#stage").get_by_text("All done. Thank you!").wait_for()
+
+
+def test_a_listening_run_is_heard_and_rated_in_the_browser_and_becomes_opinion_scores(
+    live, browse, tmp_path, monkeypatch
+):
+    listening = pytest.importorskip("assay.speech.ttsds2.listening")
+    for k, system in enumerate(("alpha", "beta", "reference")):
+        (tmp_path / "sound" / system).mkdir(parents=True)
+        for name, hertz in (("u0", 300 + 100 * k), ("u1", 350 + 100 * k)):
+            sound = base64.b64decode(tone(hertz)["input_audio"]["data"])
+            (tmp_path / "sound" / system / f"{name}.wav").write_bytes(sound)
+    monkeypatch.setenv("ASSAY_SERVER_TOKEN", live.token("submitter"))
+    ended: list = []
+
+    def work():
+        test = listening.ListeningTest(str(tmp_path / "sound"), tests="mos,cmos,mushra")
+        ended.append(assay.run(test, load(f"human:anna@{live.settings.url}"), into=tmp_path / "run"))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    client, found = live.program("submitter"), []
+    while not found:
+        found = client.get("/api/people/studies").json()
+        time.sleep(0.05)
+    page = browse()
+    page.goto(found[0]["link"])
+    key(page, "Enter")
+    for n in range(12):
+        page.locator("#count").get_by_text(f"{n} of 12 answered").wait_for()
+        page.locator(".answer").wait_for()
+        listen(page)
+        sliders = page.locator("input[type=range]")
+        kind = "mushra" if sliders.count() == 3 else "mos" if page.locator("#stage audio").count() == 1 else "cmos"
+        shot(page, f"listening-{kind}")
+        assert "JSON" not in page.locator("#stage").inner_text()
+        for k in range(sliders.count()):
+            sliders.nth(k).focus()
+            key(page, "PageUp", k + 1)
+        if not sliders.count():
+            key(page, "4")
+        key(page, "Enter")
+    thread.join(30)
+    assert page.faults == []
+    table = listening.opinions(Runs(ended)).frame
+    assert set(table["scale"]) == {"MOS", "CMOS", "MUSHRA"}
+    assert set(table.filter(pl.col("scale") == "MOS")["mean"]) == {4.0}
 
 
 def test_pages_of_studies_and_their_overview(live, browse):

@@ -186,3 +186,30 @@ def test_no_reply_breaks_a_form(example, reply):
     form = forms.read(example[0])
     value = form.read(reply)
     assert form.plain or value is None or form.fault(value) is None
+
+
+def test_people_are_not_told_how_to_write_json_and_everything_else_stays():
+    rule = 'Reply with JSON: {"rating": n}.'
+    asked = forms.ruled(forms.rating(1, 5), rule)
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    messages = [
+        {"role": "system", "content": "Be fair."},
+        {"role": "user", "content": [{"type": "text", "text": f"How good is it?\n{rule}"}, picture]},
+        {"role": "user", "content": f"It says: {rule}\n\n{rule}"},
+    ]
+    shown = forms.for_people(messages, asked)
+    assert shown[0] == messages[0]
+    assert shown[1]["content"] == [{"type": "text", "text": "How good is it?"}, picture]
+    assert shown[2]["content"] == f"It says: {rule}"
+    assert rule in messages[1]["content"][0]["text"]
+    assert forms.for_people(messages, forms.rating(1, 5)) == messages
+    assert forms.read(asked).arguments == forms.read(forms.rating(1, 5)).arguments
+
+
+def test_a_reference_has_the_name_that_it_is_given():
+    items = [{"id": "s", "part": 1}]
+    assert forms.read(forms.ratings(items, reference=0)).arguments["reference_label"] == "Reference"
+    named = forms.read(forms.ratings(items, reference=0, reference_label="The first recording"))
+    assert named.arguments["reference_label"] == "The first recording"
+    with pytest.raises(UsageError, match="must be a text"):
+        forms.ratings(items, reference=0, reference_label=3)

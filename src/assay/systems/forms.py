@@ -24,6 +24,9 @@ json       any JSON object                ``{"type": "json_object"}``
 An item is ``{"id": ..., "label": ..., "text": ..., "part": k}`` or just its id. ``part`` points at the k-th picture or
 recording of the messages (``image_url`` and ``input_audio`` parts, counted together from 0), so that a model is sent
 the very data that the person sees or hears.
+
+A person sees a form where a model must be told how to write JSON. `ruled` marks those sentences of the messages, and
+`for_people` leaves them out.
 """
 
 from __future__ import annotations
@@ -120,13 +123,18 @@ def spans(text: str, labels: Sequence[str]) -> Format:
 
 def ratings(
     items: Sequence[Item], low: float = 0, high: float = 100, *, step: float = 1,
-    labels: Mapping[str, str] | None = None, unsure: bool = False, reference: int | None = None, shuffle: bool = False,
+    labels: Mapping[str, str] | None = None, unsure: bool = False, reference: int | None = None,
+    reference_label: str = "Reference", shuffle: bool = False,
 ) -> Format:  # fmt: skip
-    """Several items on one scale; ``reference`` is the part that they are compared with (MUSHRA)."""
+    """Several items on one scale; ``reference`` is the part that they are compared with (MUSHRA).
+
+    Where people must not know which of two is the reference, it has another label.
+    """
     found = _items(items, "ratings", 1)
     form = {"kind": "ratings", "items": found} | _scale("ratings", low, high, step, labels, unsure)
     if reference is not None:
         form["reference"] = _part(reference, "ratings")
+        form["reference_label"] = _text(reference_label, "ratings")
     form |= _flag("shuffle", shuffle)
     return _format(form, {"ratings": _object({i: _number(low, high, step, unsure) for i in _ids(found)})})
 
@@ -270,7 +278,7 @@ def read(response_format: Mapping[str, Any] | None) -> Form:
     if not isinstance(form, Mapping) or form.get("kind") not in KINDS:
         given = form.get("kind") if isinstance(form, Mapping) else form
         raise unknown_name("kind of form", str(given), KINDS)
-    arguments = {k: v for k, v in form.items() if k != "kind"}
+    arguments = {k: v for k, v in form.items() if k not in ("kind", "rule")}
     try:
         wanted = KINDS[form["kind"]](**arguments)
     except TypeError as error:
@@ -280,6 +288,28 @@ def read(response_format: Mapping[str, Any] | None) -> Form:
             f"response_format: the form {form['kind']!r} asks for another answer than what stands beside it."
         )
     return Form(form["kind"], {k: v for k, v in wanted["form"].items() if k != "kind"}, schema)
+
+
+def ruled(response_format: Mapping[str, Any], rule: str) -> Format:
+    """The format, with what the messages say about writing its answer (``Reply with JSON: ...``), word for word."""
+    return {**response_format, "form": {**response_format["form"], "rule": rule}}
+
+
+def for_people(
+    messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any] | None
+) -> list[dict[str, Any]]:
+    """Messages without the rule of their form."""
+    rule = ((response_format or {}).get("form") or {}).get("rule")
+
+    def without(content: Any) -> Any:
+        if isinstance(content, str):
+            before, _, after = content.rpartition(rule)
+            return (before + after).rstrip()
+        if isinstance(content, (list, tuple)):
+            return [{**p, "text": without(p["text"])} if p.get("type") == "text" else p for p in content]
+        return content
+
+    return [{**m, "content": without(m.get("content"))} if rule else dict(m) for m in messages]
 
 
 def media(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

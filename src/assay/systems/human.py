@@ -196,6 +196,7 @@ class HumanModel:
             The server cannot be reached or refuses the token: the run stops, and nothing is lost.
         """
         asked = checked_request(response_format, tools=tools, n=n, logprobs=logprobs, choices=self.choices)
+        messages = forms.for_people(messages, response_format)
         trial, scope, meter = current_trial.get(), current_scope.get(), None
         if self._bound is not None and trial is None:
             # A room's own thread: context variables did not travel, what was bound did.

@@ -127,6 +127,7 @@ class TerminalPerson:
             The person stopped: the trial stays pending.
         """
         asked = checked_request(response_format, tools=tools, n=n, logprobs=logprobs, choices=self.choices)
+        messages = forms.for_people(messages, response_format)
         async with self._turn:
             if self._stopped:
                 raise TrialPostponed(STOPPED)
@@ -194,7 +195,7 @@ class TerminalPerson:
                 return {"rating": self._number(a, "Rating")}
             case "ratings":
                 if "reference" in a:
-                    self._say(f"  reference: {files[a['reference']]}")
+                    self._say(f"  {a['reference_label']}: {files[a['reference']]}")
                 return {"ratings": {i["id"]: self._number(a, self._named(i, files)) for i in form.items}}
             case "relevance":
                 return {"relevant": {i["id"]: self._yes(i, a, files) for i in form.items}}

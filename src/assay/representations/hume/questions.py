@@ -14,13 +14,12 @@ from assay.representations.hume.items import Item, PairItems
 from assay.systems import forms
 
 # People see a form in its place.
-RULE = "Without a form to fill in, answer with a JSON object: "
+RULE = "Answer with a JSON object: "
 RULES = {
     "classification": '{{"choice": LABEL}}, where LABEL is one of {labels}.',
     "sts": '{{"rating": R}}, where R is a whole number from {low:g} to {high:g}.',
     "reranking": '{{"relevant": {{"d1": true or false, ... "d{n}": true or false}}}}.',
-    "clustering": '{{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}: every text gets the name of its group. Names, and '
-    "how many groups there are, are up to you.",
+    "clustering": '{{"groups": {{"t1": NAME, ... "t{n}": NAME}}}}.',
 }
 
 
@@ -36,27 +35,30 @@ def messages(pair: PairItems, item: Item) -> list[dict[str, str]]:
         shown += [f"Document d{n}:\n{text or '(empty)'}" for n, text in enumerate(item.texts[1:], 1)]
     else:
         shown = [f"t{n}: {text}" for n, text in enumerate(item.texts, 1)]
-    count = len(item.texts) - (kind == "reranking")
-    rule = RULE + RULES[kind].format(
-        labels=", ".join(json.dumps(x, ensure_ascii=False) for x in pair.labels),
-        low=spec.scale[0],
-        high=spec.scale[1],
-        n=count,
-    )
-    return [{"role": "user", "content": "\n\n".join([spec.instruction, *shown, rule])}]
+        shown.append("Every text gets a group. Their names, and how many there are, are up to you.")
+    return [{"role": "user", "content": "\n\n".join([spec.instruction, *shown, _rule(pair, item)])}]
 
 
 def form(pair: PairItems, item: Item) -> dict[str, Any]:
     """The ``response_format``: choice, rating, relevance or grouping."""
     kind = pair.spec.kind
     if kind == "classification":
-        return forms.choice(pair.labels)
-    if kind == "sts":
+        asked = forms.choice(pair.labels)
+    elif kind == "sts":
         low, high = pair.spec.scale
-        return forms.rating(low, high, labels={f"{low:g}": "nothing in common", f"{high:g}": "the same"})
-    if kind == "reranking":
-        return forms.relevance([{"id": f"d{n}", "label": f"Document d{n}"} for n in range(1, len(item.texts))])
-    return forms.grouping([{"id": f"t{n}", "text": text} for n, text in enumerate(item.texts, 1)])
+        asked = forms.rating(low, high, labels={f"{low:g}": "nothing in common", f"{high:g}": "the same"})
+    elif kind == "reranking":
+        asked = forms.relevance([{"id": f"d{n}", "label": f"Document d{n}"} for n in range(1, len(item.texts))])
+    else:
+        asked = forms.grouping([{"id": f"t{n}", "text": text} for n, text in enumerate(item.texts, 1)])
+    return forms.ruled(asked, _rule(pair, item))
+
+
+def _rule(pair: PairItems, item: Item) -> str:
+    """How a model writes the answer."""
+    kind, (low, high) = pair.spec.kind, pair.spec.scale
+    labels = ", ".join(json.dumps(x, ensure_ascii=False) for x in pair.labels)
+    return RULE + RULES[kind].format(labels=labels, low=low, high=high, n=len(item.texts) - (kind == "reranking"))
 
 
 def read(pair: PairItems, item: Item, output: Any) -> Reading:

@@ -180,7 +180,7 @@
       inner.element.querySelector("legend").after(...extra.filter(Boolean));
       return { id: item.id, ...inner };
     });
-    const reference = form.reference === undefined ? null : h("div", { className: "field" }, "Reference", context.part(form.reference, "Reference"));
+    const reference = form.reference === undefined ? null : h("div", { className: "field" }, form.reference_label, context.part(form.reference, form.reference_label));
     return {
       element: h("div", {}, reference, rows.map((r) => r.element)), first: rows[0].first,
       value: () => {

@@ -96,15 +96,16 @@ class Listening(Task):
                 pair.reverse()
             recordings = [bench.recording(s, utterance) for s in pair]
             items = [{"id": "second", "label": "The second recording", "part": 1}]
-            form = forms.ratings(items, low, high, labels=dict(labels), reference=0)
+            first = "The first recording"
+            form = forms.ratings(items, low, high, labels=dict(labels), reference=0, reference_label=first)
         keys = '{"rating": n}' if self.name == "mos" else f'{{"ratings": {{{", ".join(f"{i!r}: n" for i in ids)}}}}}'
-        text = f"{QUESTIONS[self.name]}\nFrom {low} to {high}. Answer as JSON: {keys}".replace("'", '"')
-        parts: list[dict[str, Any]] = [{"type": "text", "text": text}]
+        rule = f"From {low} to {high}. Answer as JSON: {keys}".replace("'", '"')
+        parts: list[dict[str, Any]] = [{"type": "text", "text": f"{QUESTIONS[self.name]}\n{rule}"}]
         parts += [
             {"type": "input_audio", "input_audio": {"data": base64.b64encode(d).decode(), "format": f}}
             for d, f in recordings
         ]
-        return [{"role": "user", "content": parts}], form, ids
+        return [{"role": "user", "content": parts}], forms.ruled(form, rule), ids
 
     async def trial(self, system: Any, sample: Sample, ctx: Context) -> Outcome:
         """Ask."""
