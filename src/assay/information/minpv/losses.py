@@ -132,7 +132,7 @@ def secant(
 
 
 def energy_score(energy: TimeModel) -> JointModel:
-    """Both scores of an energy U = -log p_t + constant(t = 0 for all): (-dU/dt, -dU/dx). log ratio = U(x, 0) - U(x, 1)."""
+    """Both scores of an energy U = -log p_t: (-dU/dt, -dU/dx). The log ratio is U(x, 0) - U(x, 1)."""
 
     def scores(x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():

@@ -11,16 +11,20 @@ from assay.core.errors import UsageError
 
 
 class TimeFeatures(nn.Module):
-    """Sines and cosines of t at fixed frequencies, log-spaced from 1/4 to 64 turns, and t itself: (n,) -> (n, size)."""
+    """Sines and cosines of u = 2/pi asin(sqrt t) at 1/2, 1, ... half turns, and u itself: (n,) -> (n, size).
 
-    def __init__(self, frequencies: int = 16) -> None:
+    Scores change fastest near both ends, which u stretches; high frequencies in t would fit the noise between.
+    """
+
+    def __init__(self, frequencies: int = 12) -> None:
         super().__init__()
         self.size = 2 * frequencies + 1
-        self.register_buffer("rates", 2 * math.pi * 0.25 * 256 ** torch.linspace(0, 1, frequencies))
+        self.register_buffer("rates", math.pi / 2 * torch.arange(1, frequencies + 1))
 
     def forward(self, t: Tensor) -> Tensor:
-        angle = t[:, None] * self.get_buffer("rates").to(t)
-        return torch.cat([t[:, None] - 0.5, torch.sin(angle), torch.cos(angle)], 1)
+        u = 2 / math.pi * torch.asin(torch.sqrt(t.clamp(1e-6, 1 - 1e-6)))[:, None]
+        angle = u * self.get_buffer("rates").to(t)
+        return torch.cat([u - 0.5, torch.sin(angle), torch.cos(angle)], 1)
 
 
 class ScoreNet(nn.Module):

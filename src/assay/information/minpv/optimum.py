@@ -16,7 +16,6 @@ from assay.information.minpv.paths import (
     FIXED,
     KumaraswamyPath,
     MixturePath,
-    Path,
     TabulatedPath,
     inverse_softplus,
     make_path,
@@ -51,7 +50,7 @@ def fit_path(
     components
         Size of the mixture.
     start
-        Path to start from; left as it is. None = the paper's initial values and a nearly straight path, the better kept.
+        Path to start from; left as it is. None = the paper's initial values and a nearly straight path.
     iterations
         Of L-BFGS-B, at most; shapes are held in their bounds by the optimiser itself, so none sticks to a clamp.
 
@@ -135,9 +134,9 @@ def optimal_path(
 ) -> TabulatedPath:
     """The path of least V among all of its kind, tabulated.
 
-    Spherical: v does not depend on the path, and the arc length with element sqrt(m(theta)) d theta, m = sin^2 E|x0|^2 +
-    cos^2 E|x1|^2 - 2 sin cos E x0.x1, grows as v(t). Affine: the Euler-Lagrange equation, solved as a boundary value
-    problem.
+    Spherical: v does not depend on the path, and the arc length, of element sqrt(m(theta)) d theta with
+    m = sin^2 E|x0|^2 + cos^2 E|x1|^2 - 2 sin cos E x0.x1, grows as v(t). Affine: the Euler-Lagrange equation, solved as
+    a boundary value problem.
 
     Raises
     ------

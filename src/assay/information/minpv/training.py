@@ -39,8 +39,8 @@ class Recipe:
         Of times: importance (density of 1/Var), uniform (weighted by 1/Var, the same loss in expectation), or lognormal
         (sigmoid of a normal of mean -0.4, weighted by 1/Var: another emphasis).
     antithetic
-        Each noise of a bridge enters with both signs. The largest part of the conditional score is odd in it and
-        cancels, where the network is smooth.
+        Each noise of a bridge enters twice, the second time mirrored along the path's direction (see `mirrored`), where
+        the conditional score is largest and odd: what is not signal cancels.
     pairing
         independent, or ot: batches are paired by exact optimal transport (POT).
     width, blocks, quadratic
@@ -157,7 +157,7 @@ def train_scores(
     *,
     progress: Callable[..., None] | None = None,
 ) -> Trained:
-    """Fit a score network between two samples (n, d) and (m, d), float; initial weights come from torch's own generator.
+    """Fit a score network between samples (n, d) and (m, d); initial weights come from torch's own generator.
 
     Raises
     ------
@@ -173,9 +173,11 @@ def train_scores(
     ).to(recipe.device)  # fmt: skip
     x0, x1 = x0.float().to(recipe.device), x1.float().to(recipe.device)
     table = TimeTable(path, interpolant, Moments.of(x0.cpu(), x1.cpu()), recipe.sampler, recipe.device)
-    antithetic = recipe.antithetic and not isinstance(interpolant, Direct) and not recipe.loss.endswith("stsm")
+    conditional_loss = recipe.loss not in ("stsm", "joint")
+    antithetic = recipe.antithetic and conditional_loss and not isinstance(interpolant, Direct)
     size = min(recipe.batch_size, max(len(x0), len(x1)))
-    half = max(size // 2, 1) if antithetic else size
+    copies = (4 if recipe.loss in ("cjsm", "energy") else 2) if antithetic else 1
+    half = max(size // copies, 1)
     optimiser = torch.optim.AdamW(net.parameters(), recipe.lr, weight_decay=recipe.weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * min(step / recipe.steps, 1)))
@@ -189,8 +191,13 @@ def train_scores(
         t, a, b, da, db, weight, data_weight = table.draw(half, generator)
         z = torch.randn((half, d), generator=generator).to(x0)
         if antithetic:
-            first, last, z = first.repeat(2, 1), last.repeat(2, 1), torch.cat([z, -z])
-            t, a, b, da, db, weight, data_weight = (part.repeat(2) for part in (t, a, b, da, db, weight, data_weight))
+            z = mirrored(z, da[:, None] * first + db[:, None] * last)
+            if copies == 4:  # the data score is odd in all of the noise
+                z = torch.cat([z, -z])
+            first, last = first.repeat(copies, 1), last.repeat(copies, 1)
+            t, a, b, da, db, weight, data_weight = (
+                part.repeat(copies) for part in (t, a, b, da, db, weight, data_weight)
+            )
         schedule.step()
         if recipe.loss in ("stsm", "joint"):
             return _tractable(net, recipe, interpolant, path, first, last, z, t, (a, b, da, db), generator)
@@ -213,6 +220,16 @@ def train_scores(
         generator=generator, clip=recipe.clip, progress=progress,
     )  # fmt: skip
     return Trained(net, recipe, history)
+
+
+def mirrored(z: Tensor, direction: Tensor) -> Tensor:
+    """Noise (n, d) and its mirror image with the component along ``direction`` reversed: (2 n, d), normal both.
+
+    The conditional time score is odd in that component alone; what the others do to the network is the same on both
+    sides and cancels, which the change of all signs would not do.
+    """
+    along = direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    return torch.cat([z, z - 2 * (z * along).sum(1, keepdim=True) * along])
 
 
 def _tractable(

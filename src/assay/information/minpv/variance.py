@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import DataError, UsageError
-from assay.information.minpv.interpolants import EPS_T, Interpolant, conditional
+from assay.information.minpv.interpolants import EPS_T, Direct, Interpolant, conditional
 from assay.information.minpv.paths import Path
 
 LIMITS = (EPS_T, 1 - EPS_T)
@@ -152,21 +152,19 @@ def marginal_variance(
 
 
 def normal_time_score(
-    path: Path, mean: Callable[[Tensor, Tensor], Tensor] | Tensor, cov: Tensor, interpolant: Interpolant
+    path: Path, mean: Tensor, covariance: Tensor, interpolant: Interpolant
 ) -> Callable[[Tensor, Tensor], Tensor]:
-    """Exact time score ``(x (n, d), t (n,)) -> (n,)`` between N(0, I) and N(mean, cov), double: a test problem."""
-    assert isinstance(mean, Tensor)
-    values, vectors = torch.linalg.eigh(cov.double())
+    """Exact marginal time score ``(x (n, d), t (n,)) -> (n,)``, double, between N(0, I) and N(mean, covariance)."""
+    values, vectors = torch.linalg.eigh(covariance.double())
     m = mean.double() @ vectors
 
     def score(x: Tensor, t: Tensor) -> Tensor:
         c = path.coefficients(t.double())
         a, b, da, db = (part[:, None] for part in c)
         v, dv = interpolant.variance(t.double(), c)
-        # Of Direct, a^2 is the conditional variance itself.
-        own = 1.0 if interpolant.added_variance or not bool(torch.allclose(v, c[0] * c[0])) else 0.0
-        s = own * a * a + b * b * values + v[:, None]
-        ds = own * 2 * a * da + 2 * b * db * values + dv[:, None]
+        s, ds = b * b * values + v[:, None], 2 * b * db * values + dv[:, None]
+        if not isinstance(interpolant, Direct):  # whose v is a^2 already
+            s, ds = s + a * a, ds + 2 * a * da
         r = x.double() @ vectors - b * m
         return (-ds / (2 * s) + db * m * r / s + ds * r * r / (2 * s * s)).sum(1)
 
