@@ -58,7 +58,7 @@ def run_(arguments: Any) -> int:
             except KeyboardInterrupt as stop:
                 return _interrupted(stop, arguments)
             except RunInterrupted as stop:
-                raise AssayError(f"{stop} Go on with: assay resume {stop.run.id}") from stop
+                raise AssayError(f"{stop} Go on with: assay resume {handle(stop.run.path)}") from stop
     for run in finished:
         for task, reason in run.info["skipped_tasks"].items():
             say(f"{run.system}: left out task {task}, which {reason}", quiet=arguments.quiet or arguments.json)
@@ -77,7 +77,7 @@ def resume_(arguments: Any) -> int:
         except KeyboardInterrupt as stop:
             return _interrupted(stop, arguments)
         except RunInterrupted as stop:
-            raise AssayError(f"{stop} Go on with: assay resume {stop.run.id}") from stop
+            raise AssayError(f"{stop} Go on with: assay resume {handle(stop.run.path)}") from stop
         for sentence in finished[-1].info.get("damage", [])[known:]:
             say(sentence)
     _show(finished, arguments)
@@ -173,13 +173,18 @@ def _offer_resume(name: str, system: str, options: dict[str, str], selection: Se
             return
 
 
+def handle(path: Path) -> str:
+    """What the command line calls a run: its id where runs lie, its path elsewhere."""
+    return path.name if path.parent.resolve() == runs_folder().resolve() else str(path)
+
+
 def _interrupted(stop: KeyboardInterrupt, arguments: Any) -> int:
     if stop.args:
         path = Path(stop.args[0])
         if (path / "run.json").is_file() and Run(path).status == "finished":
             say(f"\nStopped; the run was done already: {path}")
         else:
-            say(f"\nStopped; what was done is kept. Go on with: assay resume {path.name}")
+            say(f"\nStopped; what was done is kept. Go on with: assay resume {handle(path)}")
     else:
         say("\nStopped before the run began.")
     return INTERRUPTED

@@ -18,6 +18,7 @@ import msgspec
 
 from assay.core.errors import StorageError, UsageError
 
+PROBE_BYTES = 2**16
 LOCK_TRIES, LOCK_PAUSE = 20, 0.05
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 CLOSED = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
@@ -61,11 +62,25 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except BaseException as error:
+        # A library that writes may say only that it could not; the disk says why when it is asked again.
+        refusal = error if disk_errno(error) is not None else _refusal(temporary)
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        if disk_errno(error) is not None:
-            raise refused(path, error) from error
+        if refusal is not None:
+            raise refused(path, refusal) from error
         raise
+
+
+def _refusal(path: Path) -> OSError | None:
+    """What the system says to more bytes in a file; None = it takes them."""
+    try:
+        with path.open("ab") as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error
+    return None
 
 
 def write_atomically(path: Path, data: bytes) -> None:
