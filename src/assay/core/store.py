@@ -345,7 +345,7 @@ class Store:
         import polars as pl
 
         path = self._rows_path(task)
-        parts = [_read(path, "restore it from a copy, or delete the run")] if path.exists() else []
+        parts = [_read(path, ROWS_ADVICE)] if path.exists() else []
         for chunk in self.journalled():
             fresh = [r for r in chunk if r.task == task]
             if not fresh:
@@ -394,6 +394,7 @@ class Store:
 
 
 RECORDS_ADVICE = "restore it from a copy, or delete it and resume: its trials are run again"
+ROWS_ADVICE = "restore it from a copy, or delete it and records.parquet and resume: the trials are run again"
 
 
 def _read(path: Path, advice: str, columns: list[str] | None = None) -> pl.DataFrame:
