@@ -151,6 +151,8 @@ class Store:
             taken = next((p.name for p in path.iterdir() if not p.name.startswith(".")), None)
         except OSError as error:
             raise refused(path, error) from error
+        if (path / "run.json").exists():
+            raise UsageError(f"Another process began a run in {path} at the same time; call again to add to it.")
         if taken is not None:
             raise UsageError(f"{path} is no run and not empty (it holds {taken}); name a new folder.")
         write_atomically(path / "run.json", _pretty(info))
