@@ -27,8 +27,9 @@ from assay.core.errors import MissingExtra, UsageError
 from assay.core.execute import Place, make_runners, tasks_by_name
 from assay.core.executors import kept
 from assay.core.executors.local import Job
-from assay.core.executors.ray import MOST_AHEAD, Held, _Stage, _Treasury, resources, room, stages
+from assay.core.executors.ray import MOST_AHEAD, Held, _Stage, resources, room, stages
 from assay.core.executors.ray_agent import Agent, Delivery, Reply, Share, _devices, unit_key
+from assay.core.executors.ray_budget import Treasury
 from assay.core.executors.worker import Recipe
 from assay.core.registry import load_benchmark
 
@@ -344,7 +345,7 @@ def test_files_of_a_delivery_stay_inside_the_run(tmp_path):
 
 
 def test_agents_never_reserve_more_than_the_budget_and_the_lost_ones_calls_count_as_made():
-    treasury = _Treasury(10.0, 4.0)
+    treasury = Treasury(10.0, 4.0)
     assert treasury.reserve("a", 3.0)[0] is None
     assert treasury.reserve("b", 2.5)[0] is None
     refused, reserved, spent = treasury.reserve("a", 1.0)

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,9 @@ from assay.core.executors.pool import Pool
 from assay.core.journal import Journal, read_arrays
 from assay.core.metering import RunScope, current_scope
 from assay.core.registry import benchmark_class, resolve, typed_options
+
+if TYPE_CHECKING:
+    from assay.core.executors.ray_calls import RayCalls
 
 
 class MapError(AssayError):
@@ -43,13 +46,14 @@ def resumable_map(
     executor: str = "local",
     workers: int | None = None,
     connections: int = 32,
+    address: str | None = None,
 ) -> Iterator[Any]:
     """``fn`` of every item, in order; what is done is on disk within a second and never done again.
 
     Parameters
     ----------
     fn
-        ``def`` computes (in worker processes where it pickles by name, else here), ``async def`` waits. Returns
+        ``def`` computes (in worker processes where it pickles by name, else here), ``async def`` waits here. Returns
         something JSON-able.
     items
         What to map over.
@@ -58,15 +62,19 @@ def resumable_map(
     out
         Folder of the recipe; results are journalled in ``out/.journal``.
     executor
-        ``"local"``.
+        ``"local"`` or ``"ray"``.
+    address
+        With Ray: HOST:PORT of the cluster's head, or ``auto``; None = RAY_ADDRESS, else this machine alone.
 
     Raises
     ------
     MapError
         After everything else is done: how many items failed, and the first failure.
     """
-    if executor != "local":
-        raise unknown_name("executor", executor, ["local"])
+    if executor not in ("local", "ray"):
+        raise unknown_name("executor", executor, ["local", "ray"])
+    if executor == "ray" and not inspect.iscoroutinefunction(fn) and not _importable(fn):
+        raise UsageError(f"resumable_map: {fn!r} must be a function of an importable module to go to a Ray cluster.")
     folder = Path(out) / ".journal"
     listed = list(items)
     keys = [key(item) for item in listed]
@@ -77,8 +85,9 @@ def resumable_map(
     todo = deque((k, item) for k, item in zip(keys, listed) if k not in done)
     if todo:
         failures: list[tuple[str, BaseException]] = []
+        cluster = (address,) if executor == "ray" else None
         with Journal(folder) as journal:
-            in_thread(lambda: asyncio.run(_map(fn, todo, journal, failures, workers, connections)))
+            in_thread(lambda: asyncio.run(_map(fn, todo, journal, failures, workers, connections, cluster)))
         if failures:
             name, error = failures[0]
             raise MapError(
@@ -101,6 +110,7 @@ async def _map(
     failures: list[tuple[str, BaseException]],
     workers: int | None,
     connections: int,
+    cluster: tuple[str | None] | None,
 ) -> None:
     size = workers if workers is not None else os.cpu_count() or 1
     pool = Pool(size or 1)
@@ -108,8 +118,14 @@ async def _map(
     scope = RunScope(cache_folder=cache_folder() / "replies", connections=connections)
     scope.shared["loop"] = asyncio.get_running_loop()
     token = current_scope.set(scope)
+    calls: RayCalls | None = None
     if inspect.iscoroutinefunction(fn):
         call, width = fn, connections
+    elif cluster is not None:
+        from assay.core.executors.ray_calls import RayCalls
+
+        calls = await asyncio.to_thread(RayCalls, *cluster, workers)
+        call, width = partial(calls.call, fn), calls.width
     elif size and _importable(fn):
         call, width = partial(metered_call, pool, fn), size
     else:
@@ -130,6 +146,8 @@ async def _map(
     finally:
         await scope.close()
         await pool.close()
+        if calls is not None:
+            await asyncio.to_thread(calls.close)
         current_scope.reset(token)
 
 

@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import math
-import os
 import sys
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from assay.core.benchmark import Needs
-from assay.core.errors import AssayError, BudgetExceeded, MissingExtra, UsageError
+from assay.core.errors import AssayError, UsageError
 from assay.core.execute import Unit
 from assay.core.executors.local import Job, LocalExecutor
-from assay.core.executors.pool import THREAD_VARIABLES
 from assay.core.executors.ray_agent import Agent, Delivery, Reply, Share, unit_key
+from assay.core.executors.ray_budget import RemoteBudget, Treasury
+from assay.core.executors.ray_calls import connect, environment
 from assay.core.executors.worker import Recipe
 from assay.core.metering import Budget, Meter, current_scope
 from assay.core.store import write_atomically
@@ -39,7 +38,6 @@ LOOK_SECONDS = 1.0
 OPEN_SECONDS = 300.0
 CLOSE_SECONDS = 20.0
 NODES_SECONDS = 300.0
-FORWARDED = ("_API_KEY", "_BASE_URL", "_API_BASE")
 
 
 class Place(NamedTuple):
@@ -137,39 +135,6 @@ class RayExecutor:
             task.cancel()
 
 
-def connect(address: str | None, workers: int | None) -> tuple[Any, bool]:
-    """The ray module, connected, and whether this call connected it.
-
-    Raises
-    ------
-    MissingExtra, UsageError
-        Ray is not installed; nobody answers at the address.
-    """
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError:
-        raise MissingExtra("The Ray executor", "ray") from None
-    if ray.is_initialized():
-        return ray, False
-    target = address or os.environ.get("RAY_ADDRESS") or "local"
-    if target.startswith("ray://"):
-        raise UsageError(
-            f"{target} is an address for Ray Client; run assay on a node of the cluster and give HOST:PORT of its "
-            "head, or auto."
-        )
-    own: dict[str, Any] = {"num_cpus": workers, "include_dashboard": False} if target == "local" else {}
-    try:
-        ray.init(target, log_to_driver=False, logging_level=logging.ERROR, **own)
-    except Exception as error:
-        text = str(error).strip().partition("\n")[0]
-        raise UsageError(
-            f"No Ray cluster takes us at {target} ({type(error).__name__}: {text}); start one with `ray start --head`, "
-            "and see that RAY_AUTH_TOKEN_PATH names its token."
-        ) from error
-    return ray, True
-
-
 def stages(job: Job) -> Iterator[tuple[Needs, bool, list[Unit]]]:
     """What goes on at a time: tasks of equal needs, those that wait (True) before those that compute."""
     together: dict[tuple[bool, bool, Needs], list[Unit]] = {}
@@ -213,62 +178,6 @@ def _words(needs: Needs) -> str:
 
 def _most(nodes: Sequence[Mapping[str, float]], kind: str) -> float:
     return max((n.get(kind, 0) for n in nodes), default=0)
-
-
-def _environment() -> dict[str, str]:
-    """What agents need of this process's environment: keys and addresses of providers, caches, threads a worker."""
-    chosen = {k: v for k, v in os.environ.items() if k.endswith(FORWARDED) or k.startswith(("ASSAY_", "HF_"))}
-    return chosen | {name: os.environ.get(name, "1") for name in THREAD_VARIABLES}
-
-
-class _Treasury:
-    """A run's budget in a process of its own, where all agents reserve."""
-
-    def __init__(self, limit: float, spent: float) -> None:
-        self._budget = Budget(limit, spent)
-        self._held: Counter[str] = Counter()
-
-    def reserve(self, who: str, worst: float) -> tuple[str | None, float, float]:
-        """Set dollars aside. Returns a sentence when they are not there, what is set aside, what is spent."""
-        refused = None
-        try:
-            self._budget.reserve(worst)
-            self._held[who] += worst  # type: ignore[assignment]
-        except BudgetExceeded as error:
-            refused = str(error)
-        return refused, self._budget.reserved, self._budget.spent
-
-    def settle(self, who: str, worst: float, actual: float) -> None:
-        """Give back a reservation and book what the call cost."""
-        self._held[who] -= worst  # type: ignore[assignment]
-        self._budget.settle(worst, actual)
-
-    def forfeit(self, who: str) -> None:
-        """Book all that a lost agent had reserved: its calls may have been made."""
-        self._budget.settle(held := self._held.pop(who, 0), held)
-
-
-@dataclass
-class RemoteBudget:
-    """`assay.core.metering.Budget` as an agent sees it: one question to the treasury before a call."""
-
-    treasury: Any
-    who: str
-    limit: float
-    reserved: float = 0.0
-    spent: float = 0.0
-
-    def reserve(self, worst: float) -> None:
-        """Set ``worst`` dollars aside, or raise BudgetExceeded."""
-        import ray
-
-        refused, self.reserved, self.spent = ray.get(self.treasury.reserve.remote(self.who, worst))
-        if refused is not None:
-            raise BudgetExceeded(refused)
-
-    def settle(self, worst: float, actual: float) -> None:
-        """Give back a reservation and book what the call really cost."""
-        self.treasury.settle.remote(self.who, worst, actual)
 
 
 class _Stage:
@@ -391,7 +300,7 @@ class _Stage:
         name = uuid.uuid4().hex[:12]
         budget = None if self.budget is None else RemoteBudget(self.treasury, name, self.budget.limit)
         share = Share(
-            self.identity, self.session, lanes, connections, self.needs.gpus, self.caching, _environment(),
+            self.identity, self.session, lanes, connections, self.needs.gpus, self.caching, environment(),
             tuple(p for p in sys.path if p), budget,
         )  # fmt: skip
         agent = Held(name, place, lanes, connections, self.ray.remote(Agent).options(**options).remote())
@@ -493,5 +402,5 @@ class _Stage:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         here = NodeAffinitySchedulingStrategy(self.ray.get_runtime_context().get_node_id(), soft=False)
-        treasury = self.ray.remote(_Treasury).options(num_cpus=0, scheduling_strategy=here)
+        treasury = self.ray.remote(Treasury).options(num_cpus=0, scheduling_strategy=here)
         return treasury.remote(budget.limit, budget.spent)
