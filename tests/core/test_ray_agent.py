@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from ray_cluster import title
 from toys import Doubler, Toy
 
 from assay.core import run as core
@@ -152,7 +153,7 @@ def test_workers_killed_from_outside_cost_no_record_and_make_no_error(tmp_path):
 
     def kill(agent, number):
         below = psutil.Process().children(recursive=True)
-        workers = [p for p in below if "assay.core.executors.worker" in " ".join(p.cmdline())]
+        workers = [p for p in below if "assay.core.executors.worker" in title(p)]
         if workers and len(killed) < 8:
             workers[number % len(workers)].send_signal(signal.SIGKILL)
             killed.append(number)
