@@ -72,7 +72,7 @@ class _Scores(BaseEstimator):
         self,
         path: str | Path = "kmm",
         interpolant: Literal["ddbi", "di"] = "ddbi",
-        constraint: Literal["affine", "spherical", "auto"] = "auto",
+        constraint: Literal["affine", "spherical", "auto"] = "affine",
         K: int = 5,
         *,
         gamma_sq: float = 0.01,

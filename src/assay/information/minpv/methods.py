@@ -10,7 +10,7 @@ from assay.information.minpv.baselines import FlowRatio, KernelRatio, NeuralRati
 from assay.information.minpv.estimators import DensityRatioEstimator
 
 
-def minpv(path: str = "kmm", constraint: str = "auto", **options: Any) -> DensityRatioEstimator:
+def minpv(path: str = "kmm", constraint: str = "affine", **options: Any) -> DensityRatioEstimator:
     """The paper's method: a Kumaraswamy mixture fitted to the data's moments, conditional time score matching."""
     return _estimator(path=path, constraint=constraint, **options)
 

@@ -11,18 +11,25 @@ from assay.core.errors import UsageError
 
 
 class TimeFeatures(nn.Module):
-    """Sines and cosines of u = 2/pi asin(sqrt t) at 1/2, 1, ... half turns, and u itself: (n,) -> (n, size).
+    """Sines and cosines of a time u at 1/4, 1/2, ... turns, and u itself: (n,) -> (n, size).
 
-    Scores change fastest near both ends, which u stretches; high frequencies in t would fit the noise between.
+    Parameters
+    ----------
+    stretched
+        u = 2/pi asin(sqrt t), because scores change fastest near both ends; otherwise u = t. A loss with derivatives in
+        t must not be given it: a jump just inside an end is rarely sampled and would look like a gain.
     """
 
-    def __init__(self, frequencies: int = 12) -> None:
+    def __init__(self, frequencies: int = 12, *, stretched: bool = True) -> None:
         super().__init__()
+        self.stretched = stretched
         self.size = 2 * frequencies + 1
         self.register_buffer("rates", math.pi / 2 * torch.arange(1, frequencies + 1))
 
     def forward(self, t: Tensor) -> Tensor:
-        u = 2 / math.pi * torch.asin(torch.sqrt(t.clamp(1e-6, 1 - 1e-6)))[:, None]
+        u = t[:, None]
+        if self.stretched:
+            u = 2 / math.pi * torch.asin(torch.sqrt(u.clamp(1e-6, 1 - 1e-6)))
         angle = u * self.get_buffer("rates").to(t)
         return torch.cat([u - 0.5, torch.sin(angle), torch.cos(angle)], 1)
 
@@ -45,6 +52,8 @@ class ScoreNet(nn.Module):
         Whether there is a head for the data score.
     smooth
         SiLU in place of leaky ReLU: for losses with derivatives of the network.
+    stretched
+        See `TimeFeatures`.
 
     Notes
     -----
@@ -61,12 +70,13 @@ class ScoreNet(nn.Module):
         quadratic: int = 0,
         data: bool = False,
         smooth: bool = False,
+        stretched: bool = True,
     ) -> None:
         super().__init__()
         if d < 1 or width < 1 or blocks < 0 or quadratic < 0:
             raise UsageError(f"A network needs d, width >= 1 and blocks, quadratic >= 0; got {d}, {width}, {blocks}.")
         self.d, self.times = d, times
-        self.features = TimeFeatures()
+        self.features = TimeFeatures(stretched=stretched)
         self.points = nn.Linear(d, width)
         self.moments = nn.Linear(times * self.features.size, width)
         act = nn.SiLU if smooth else nn.LeakyReLU

@@ -166,14 +166,20 @@ def train_scores(
     """
     d = x1.shape[1]
     joint = recipe.loss in ("cjsm", "joint")
+    conditional_loss = recipe.loss not in ("stsm", "joint")
     derivatives = recipe.loss in ("stsm", "joint", "secant", "energy")
     net = ScoreNet(
         d, width=recipe.width, blocks=recipe.blocks, times=2 if recipe.loss == "secant" else 1,
-        quadratic=recipe.quadratic, data=joint, smooth=derivatives,
+        quadratic=recipe.quadratic, data=joint, smooth=derivatives, stretched=conditional_loss,
     ).to(recipe.device)  # fmt: skip
     x0, x1 = x0.float().to(recipe.device), x1.float().to(recipe.device)
-    table = TimeTable(path, interpolant, Moments.of(x0.cpu(), x1.cpu()), recipe.sampler, recipe.device)
-    conditional_loss = recipe.loss not in ("stsm", "joint")
+    table = TimeTable(
+        path,
+        interpolant,
+        Moments.of(x0.cpu(), x1.cpu()),
+        recipe.sampler if conditional_loss else "uniform",
+        recipe.device,
+    )
     antithetic = recipe.antithetic and conditional_loss and not isinstance(interpolant, Direct)
     size = min(recipe.batch_size, max(len(x0), len(x1)))
     copies = (4 if recipe.loss in ("cjsm", "energy") else 2) if antithetic else 1
