@@ -61,7 +61,7 @@ class R2D2Backend:
 
     def point(self, eps: float, test: Array) -> Point:
         """An upper bound."""
-        return self.model.point(eps, self.x[:10_000], test)
+        return self.model.point(eps, self.x[:8000], test)
 
     def reconstruct(self, x: Array, eps: float, rng: np.random.Generator) -> Array:
         """Ends of simulated paths."""

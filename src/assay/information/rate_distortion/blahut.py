@@ -144,8 +144,8 @@ def blahut_arimoto(
     tolerance
         Duality gap, in nats, at which to stop.
     kernel
-        ``fft`` for even 1-D grids, ``separable`` in 2-D, ``dense`` for any, ``log`` in the log domain (slow; for kernels
-        that underflow between neighbouring cells).
+        ``fft`` for even 1-D grids, ``separable`` in 2-D, ``dense`` for any, ``log`` in the log domain (slow; for
+        kernels that underflow between neighbouring cells).
     accelerate
         Steps q <- q c^omega with the largest omega that still lowers the Lagrangian; False = the plain algorithm
         (omega = 1).
@@ -169,8 +169,8 @@ def blahut_arimoto(
     cell = max(float(np.diff(a).max()) for a in axes)
     if cell**2 > eps:
         raise UsageError(
-            f"The grid's cell {cell:.3g} is too coarse for eps={eps:g}: its square must be well below eps. Take at least "
-            f"{max(2 * cell / math.sqrt(eps), 2):.1f} times as many points."
+            f"The grid's cell {cell:.3g} is too coarse for eps={eps:g}: its square must be well below eps. Take at "
+            f"least {max(2 * cell / math.sqrt(eps), 2):.1f} times as many points."
         )
     mass = mass.ravel() / mass.sum()
     q = np.full(mass.size, 1 / mass.size) if start is None else np.asarray(start, float).ravel()

@@ -125,7 +125,7 @@ class BackwardHeat(Source):
         reach = max(float(np.abs(x).max(initial=0)), float(np.abs(self.grid).max()))
         # Gauss-Legendre in pieces: phi of a band-limited law is smooth only between its knots.
         pieces = 16
-        count = 16 + int(math.ceil(top * reach / pieces))
+        count = 16 + math.ceil(top * reach / pieces)
         nodes, weights = np.polynomial.legendre.leggauss(count)
         edges = np.linspace(0, top, pieces + 1)
         half = np.diff(edges) / 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,7 @@ def scaled_log(eps: Tensor, eps_range: tuple[float, float]) -> Tensor:
 
 
 class MixtureDrift(nn.Module):
-    """-eps sum_i r_i(x, t) (S_i - eps t)^-1 (x - m_i): optimal for the mixture, and a beginning for what it was fitted to.
+    """-eps sum_i r_i(x, t) (S_i - eps t)^-1 (x - m_i): optimal for the mixture, and a beginning for its data.
 
     Directions with variance <= eps would have to end in a point; their variance is taken for eps, so that they do.
 
@@ -69,7 +70,7 @@ class Film(nn.Module):
     def __init__(self, d: int, hidden: Sequence[int]) -> None:
         super().__init__()
         widths = [d, *hidden]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.films = nn.ModuleList(MLP(2, (32,), 2 * b, activation=nn.SiLU) for b in hidden)
         self.out = nn.Linear(widths[-1], d)
         _silent(self.out)
@@ -89,7 +90,7 @@ class Conv(nn.Module):
         super().__init__()
         self.shape = shape
         widths = [shape[0], *hidden]
-        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in zip(widths, widths[1:]))
+        self.layers = nn.ModuleList(nn.Conv2d(a, b, 3, padding=1) for a, b in pairwise(widths))
         self.films = nn.ModuleList(MLP(2, (32,), 2 * b, activation=nn.SiLU) for b in hidden)
         self.out = nn.Conv2d(widths[-1], shape[0], 3, padding=1)
         _silent(self.out)

@@ -71,7 +71,7 @@ def equal_weights(y: Tensor) -> Tensor:
 
 
 def particle_gradient(x: Tensor, y: Tensor, eps: float, log_weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Gradient of psi(y_j) = -sum_i mu_i exp(phi_i - C_ij / eps) with phi held fixed, (m, d), and c_j = -psi(y_j), (m,).
+    """Gradient of psi(y_j) = -sum_i mu_i exp(phi_i - C_ij / eps) at fixed phi, (m, d), and c_j = -psi(y_j), (m,).
 
     It is the Wasserstein gradient of the functional; equal source weights mu.
     """
@@ -106,8 +106,8 @@ def wgd(
     x
         Source samples, (n, d).
     lr
-        In units of eps: a point with c_j = 1 and lr = 1 moves to the mean of what it serves. Decays as one over the root
-        of the step.
+        In units of eps: a point with c_j = 1 and lr = 1 moves to the mean of what it serves. Decays as one over
+        the root of the step.
     batch
         Source samples a step.
     hybrid

@@ -166,7 +166,7 @@ class R2D2:
         found = path.states if path.states is not None else path.end
         return self._back(found), path.energy.double().cpu().numpy() * self.scale**2
 
-    def point(self, eps: float, fit: Array, test: Array, *, noise_seeds: int = 4) -> Point:
+    def point(self, eps: float, fit: Array, test: Array, *, noise_seeds: int = 2) -> Point:
         """R and D at ``eps`` on samples ``test``; densities of X_1 are fitted on the ends of paths from ``fit``.
 
         Every candidate density gives an upper bound (of R at the measured D), and the smallest is taken: the learned
@@ -196,7 +196,7 @@ class R2D2:
         entropy = found[best].double().view(shape)
         energy = torch.stack([p.energy for p in paths]).double()
         cost = torch.stack([((p.end - x0) ** 2).sum(1) / 2 for p in paths]).double()
-        # Scaling by s adds d log s to the entropy, which d/2 log(2 pi eps) takes away again: rates are those of the data.
+        # Scaling adds d log s to the entropy, and d/2 log(2 pi eps) takes it away again: rates are those of the data.
         gained = (energy - cost) / float(e) + entropy - d / 2 * math.log(2 * math.pi * float(e))
         rows = gained.mean(0)
         rate = float(rows.mean())
