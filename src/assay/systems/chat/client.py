@@ -110,7 +110,7 @@ class ChatClient:
         price_out: float | None = None,
         price_cached: float | None = None,
         timeout: float = 600.0,
-        retries: int = 10,
+        retries: int = 16,
         deadline: float = 1800.0,
         connections: int = 32,
         clock: Clock | None = None,

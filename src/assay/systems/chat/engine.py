@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import random
 import re
@@ -25,6 +26,9 @@ MAX_REPLY_BYTES = 20_000_000
 UNUSABLE_REPLIES = 3
 """Attempts at a reply that arrives and cannot be read: each may have been billed."""
 FIRST_BACKOFF, LONGEST_BACKOFF = 1.0, 60.0
+CONNECT_SECONDS = 30.0
+GIVEN_UP, AWAY_SECONDS = 3, 60.0
+"""A provider is away, for everybody, when so many calls in a row gave up on it and none was answered for so long."""
 FATAL_CODES = {"insufficient_quota", "account_deactivated", "billing_hard_limit_reached", "invalid_api_key"}
 FILTERED_CODES = {"content_filter", "content_policy_violation", "ResponsibleAIPolicyViolation"}
 
@@ -41,7 +45,7 @@ class Patience(NamedTuple):
     """How long a call is tried: seconds an attempt, repetitions, seconds in all."""
 
     timeout: float = 600.0
-    retries: int = 10
+    retries: int = 16
     deadline: float = 1800.0
 
 
@@ -101,7 +105,10 @@ def error_of(body: bytes) -> tuple[str, str]:
 
 
 def retry_after(headers: Any, wall: float) -> float | None:
-    """Seconds that a reply asks to wait: ``retry-after-ms``, or Retry-After as seconds or as an HTTP date."""
+    """Seconds that a reply asks to wait: ``retry-after-ms``, or Retry-After as seconds or as an HTTP date.
+
+    A date is read by the clock that wrote it, the reply's own; ``wall`` stands in where the reply has no date.
+    """
     text = headers.get("retry-after-ms")
     if text is not None:
         try:
@@ -116,6 +123,8 @@ def retry_after(headers: Any, wall: float) -> float | None:
         return max(0.0, seconds) if seconds == seconds else None
     except ValueError:
         pass
+    with contextlib.suppress(TypeError, ValueError):
+        wall = parsedate_to_datetime(headers.get("Date")).timestamp()
     try:
         return max(0.0, parsedate_to_datetime(text).timestamp() - wall)
     except (TypeError, ValueError):
@@ -176,6 +185,8 @@ class Engine:
         self.clock = clock or SystemClock()
         self.limiter = Limiter(connections, self.clock)
         self.reached = False
+        self._given_up = 0
+        self._answered_at = self.clock.now()
         self._rng = rng or random.Random()
         self._proxy = _proxy(URL(base_url))
         self._session = aiohttp.ClientSession(
@@ -218,7 +229,7 @@ class Engine:
         clock, limiter = self.clock, self.limiter
         tries = unusable = 0
         started: float | None = None
-        timeout = aiohttp.ClientTimeout(total=patience.timeout)
+        timeout = aiohttp.ClientTimeout(total=patience.timeout, sock_connect=CONNECT_SECONDS)
         while True:
             epoch = await limiter.acquire()
             began = clock.now()
@@ -234,6 +245,7 @@ class Engine:
                 limiter.release(epoch, good=good, overload=overload)
             now = clock.now()
             if not isinstance(outcome, _Failure):
+                self._given_up, self._answered_at = 0, now
                 return outcome, now - began
             unusable += outcome.unusable
             wait = outcome.wait
@@ -247,6 +259,8 @@ class Engine:
                 or (not self.reached and tries >= UNUSABLE_REPLIES)
             ):
                 late = spent + wait > patience.deadline
+                self._given_up += outcome.overload
+                away = self._given_up >= GIVEN_UP and now - self._answered_at >= AWAY_SECONDS
                 raise ProviderError(
                     f"{self.name} gave no usable reply in {tries} {'try' if tries == 1 else 'tries'} and "
                     f"{spent:.0f} s; the last one: {outcome.reason}"
@@ -254,8 +268,9 @@ class Engine:
                         f" (asked to wait {wait:.0f} s, past the deadline of {patience.deadline:.0f} s)."
                         if late
                         else "."
-                    ),
-                    fatal=not self.reached,
+                    )
+                    + (f" Nobody was answered for {now - self._answered_at:.0f} s; resume when it is back." * away),
+                    fatal=away or not self.reached,
                 )
             if outcome.wait is not None:
                 limiter.pause(outcome.wait)
@@ -280,6 +295,8 @@ class Engine:
             ) from None
         except aiohttp.ClientConnectorError as error:
             return _Failure(f"no connection to {url.origin()} ({scrub(str(error.os_error), secrets)})", overload=True)
+        except aiohttp.ConnectionTimeoutError:
+            return _Failure(f"no connection to {url.origin()} within {timeout.sock_connect:g} s", overload=True)
         except TimeoutError:
             self.reached = True
             return _Failure(f"nothing came within {timeout.total:g} s", overload=True)
