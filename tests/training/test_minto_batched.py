@@ -8,7 +8,8 @@ import torch
 
 from assay.core.errors import DataError, UsageError
 from assay.training.minto import batched, envs
-from assay.training.minto.batched import BatchedDQN, Data, Recipe, Variant, train_batched
+from assay.training.minto.batched import BatchedDQN, Recipe, Variant, train_batched
+from assay.training.minto.data import Transitions
 from assay.training.minto.nets import StackedMLP
 
 QUICK = Recipe(
@@ -141,9 +142,7 @@ def test_an_update_moves_down_the_gradient_of_the_written_loss(name, loss):
     trainer.advance(40)
     shake = torch.Generator().manual_seed(3)
     for net in trainer.nets:  # the two networks must differ, or all operators are one
-        net.flat.data += 0.3 * torch.randn(
-            net.flat.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64
-        )
+        net.flat.data += 0.3 * torch.randn(net.flat.shape, generator=shake, dtype=torch.float64)
     uniform = trainer.choices.next()[:, 2:].copy()
     obs, action, reward, after, ended, gamma = trainer.replay.sample(uniform)
     obs, after, reward, ended = (x.double() for x in (obs, after, reward, ended))
@@ -270,7 +269,7 @@ def test_recorded_data_are_learned_from_without_playing():
     obs = rng.standard_normal((n, 4)).astype(np.float32) * 0.1
     action = rng.integers(2, size=n)
     # One step, and action 1 is right: the values to learn are the rewards.
-    data = Data(obs, action, action.astype(float), obs, np.ones(n, bool), np.zeros(n, bool))
+    data = Transitions(obs, action, action.astype(float), obs, np.ones(n, bool), np.zeros(n, bool))
     recipe = Recipe(steps=600, hidden=(32,), eval_every=600, eval_episodes=0, batch_size=32)
     trainer = BatchedDQN(recipe, [Variant("min", cql=0.1), Variant("min")], [0, 1], data)
     trainer.advance(600)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from assay.core.errors import UsageError, unknown_name
 from assay.nn.trainer import Checkpoint
+from assay.training.minto.data import Transitions
 from assay.training.minto.envs import Streams, Transition, find_env, generator_state, set_generator_state
 from assay.training.minto.nets import StackedMLP
 from assay.training.minto.targets import OPERATORS, bootstrap_value, n_step
@@ -125,18 +126,6 @@ class Curve:
         return float(np.mean([row["return"] for row in self.rows]))
 
 
-@dataclass(frozen=True, slots=True)
-class Data:
-    """Transitions recorded elsewhere, shape (n, ...), in the order of play."""
-
-    obs: np.ndarray
-    action: np.ndarray
-    reward: np.ndarray
-    next_obs: np.ndarray
-    terminated: np.ndarray
-    truncated: np.ndarray
-
-
 class _Replay:
     """Transitions of all runs; every run writes one a step. Two tables, so that a batch is two look-ups."""
 
@@ -160,7 +149,7 @@ class _Replay:
         )
         self.written += 1
 
-    def fill(self, data: Data) -> None:
+    def fill(self, data: Transitions) -> None:
         """The same recorded transitions for every run."""
         n = len(data.action)
         self.seen[:, :, 0] = torch.from_numpy(data.obs.reshape(n, -1))
@@ -222,7 +211,7 @@ class BatchedDQN:
     """
 
     def __init__(
-        self, recipe: Recipe, variants: Sequence[Variant], seeds: Sequence[int], data: Data | None = None
+        self, recipe: Recipe, variants: Sequence[Variant], seeds: Sequence[int], data: Transitions | None = None
     ) -> None:
         if len(variants) != len(seeds) or not seeds:
             raise UsageError(f"Give one variant a seed; got {len(variants)} and {len(seeds)}.")
@@ -518,7 +507,7 @@ def train_batched(
     variants: Sequence[Variant] | Variant,
     seeds: Sequence[int],
     *,
-    data: Data | None = None,
+    data: Transitions | None = None,
     checkpoint: Path | str | None = None,
     progress: Callable[..., None] | None = None,
 ) -> list[Curve]:

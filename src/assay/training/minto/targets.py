@@ -161,7 +161,10 @@ def critic_target(
     xp = _module(q_target, q_online)
     if op in ("double", "scdqn"):
         raise TargetError(f"Operator {op} chooses among actions; critics of one action have none to choose from.")
-    mixed = combine(q_target, q_online, op, use_online=use_online)
+    if op == "random" and use_online is not None:  # one coin for all critics of a transition
+        mixed = xp.where(use_online, _detached(q_online), _detached(q_target))
+    else:
+        mixed = combine(q_target, q_online, op)
     value = xp.amin(mixed, 0) if clipped else mixed
     return _discounted(value - entropy * next_log_prob, reward, terminated, gamma)
 
