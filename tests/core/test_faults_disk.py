@@ -113,3 +113,16 @@ def test_a_folder_without_permission_is_refused_in_one_sentence(tmp_path):
     place.mkdir(mode=0o555)
     with pytest.raises(StorageError, match="Permission denied"):
         assay.run("toy", "method:doubler", into=place / "run")
+
+
+def test_a_content_cache_on_a_closed_disk_still_gives_the_value(tmp_path, monkeypatch):
+    import errno
+
+    from assay.core.cache import ContentCache
+
+    def closed(*arguments, **keywords):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "write_bytes", closed)
+    cache = ContentCache(tmp_path)
+    assert [cache.get_or(("key",), lambda: {"a": 1}) for _ in range(2)] == [{"a": 1}] * 2

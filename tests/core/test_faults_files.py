@@ -64,7 +64,7 @@ def test_damaged_lines_in_the_middle_and_at_the_end_are_named_set_aside_and_only
         for number in (10, len(lines))
     ]
     run = check_whole(killed, N)
-    assert run.info["damage"] == said
+    assert run.info["remarks"] == said
     assert (killed / "damaged.jsonl").read_bytes() == bytes(middle) + half + b"\n"
     again = answers(broken_off)[len(before) :]
     assert sorted(f"q{a}" for a in again) == sorted({f"q{i}" for i in range(N)} - whole)
@@ -153,7 +153,7 @@ def test_rows_of_a_trial_that_a_power_cut_took_are_a_trial_to_run_again(tmp_path
         part.write_parquet(run.path / "journal" / "rows" / f"long-s{i}.0.parquet")
     (run.path / "journal" / "rows" / "long-s1.0.parquet").write_bytes(b"")
     again = library.resume(run.path, benchmark=Long(), system=Plain(), workers=0)
-    assert again.info["damage"] == [f"{run.path}/journal/rows/long-s1.0.parquet is damaged; long/s1 is run again."]
+    assert again.info["remarks"] == [f"{run.path}/journal/rows/long-s1.0.parquet is damaged; long/s1 is run again."]
     assert check_whole(run.path, records.height).rows("long").equals(whole)
 
 

@@ -244,6 +244,27 @@ def test_a_date_to_wait_for_is_read_by_the_clock_that_wrote_it():
         assert requests.retry_after(headers, here) == 7.0
 
 
+@pytest.mark.parametrize("how", ["garbage", "a file in its place"])
+def test_a_request_cache_that_cannot_be_used_stops_the_run_with_a_sentence_and_no_trial_becomes_an_error(
+    tmp_path, monkeypatch, how
+):
+    monkeypatch.setenv("ASSAY_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "cache" / "replies"
+    if how == "garbage":
+        place.mkdir(parents=True)
+        (place / "replies.sqlite").write_bytes(b"no database" * 1000)
+    else:
+        place.parent.mkdir()
+        place.write_bytes(b"")
+    with provider() as server:
+        system = f"vllm:toy@{server.url}"
+        with pytest.raises(RunInterrupted, match=r"The request cache .* cannot be opened .*--no-cache"):
+            assay.run("toy_quiz", system, options={"n": N}, into=tmp_path / "run")
+        assert (server.requests, Run(tmp_path / "run").records.height) == (0, 0)
+        assay.resume(tmp_path / "run", cache=False)
+    check_whole(tmp_path / "run", N)
+
+
 @pytest.mark.slow
 def test_a_minute_without_a_provider_by_the_real_clock(tmp_path):
     begun = []

@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from assay.core.errors import DataError
+from assay.core.errors import StorageError
 from assay.core.metering import Budget, Meter, RunScope, current_attempt, current_scope
 from assay.systems.chat.cache import ReplyCache, Stored
 from assay.systems.chat.client import ChatClient
@@ -250,5 +250,25 @@ def test_a_reply_that_can_no_longer_be_read_is_asked_again(tmp_path, fixed_port)
 
 def test_a_broken_file_is_one_sentence(tmp_path):
     (tmp_path / "replies.sqlite").write_bytes(b"no database" * 1000)
-    with pytest.raises(DataError, match="cannot be opened"):
+    with pytest.raises(StorageError, match="cannot be opened"):
         in_run(tmp_path, [PLAIN])
+
+
+def test_a_disk_that_takes_no_more_replies_costs_no_reply_and_is_told(tmp_path):
+    async def go():
+        cache = ReplyCache(tmp_path)
+        cache.put(b"early", Stored(b"v", 1.0, 0.5, None))
+        cache.flush()
+        pages = cache._db.execute("PRAGMA page_count").fetchone()[0]
+        cache._db.execute(f"PRAGMA max_page_count={pages}")
+        for i in range(600):
+            cache.put(b"%d" % i, Stored(bytes(1000), 1.0, 0.5, None))
+        found = [cache.get(key) is not None for key in (b"early", b"0", b"599")]
+        await cache.close()
+        return cache.remark, found
+
+    remark, found = asyncio.run(go())
+    assert found == [True, True, True]
+    assert "took no more replies (database or disk is full)" in remark
+    with sqlite3.connect(tmp_path / "replies.sqlite") as other:
+        assert other.execute("SELECT count(*) FROM replies").fetchone() == (1,)

@@ -60,6 +60,7 @@ def run_(arguments: Any) -> int:
             except RunInterrupted as stop:
                 raise AssayError(f"{stop} Go on with: assay resume {handle(stop.run.path)}") from stop
     for run in finished:
+        _remark(run)
         for task, reason in run.info["skipped_tasks"].items():
             say(f"{run.system}: left out task {task}, which {reason}", quiet=arguments.quiet or arguments.json)
     _show(finished, arguments)
@@ -71,15 +72,14 @@ def resume_(arguments: Any) -> int:
     read_env_file()
     finished = []
     for run in find_run(arguments.run, runs_folder()):
-        known = len(run.info.get("damage", []))
+        known = len(run.info.get("remarks", []))
         try:
             finished.append(assay.resume(run, retry_errors=arguments.retry_errors, **engine_options(arguments)))
         except KeyboardInterrupt as stop:
             return _interrupted(stop, arguments)
         except RunInterrupted as stop:
             raise AssayError(f"{stop} Go on with: assay resume {handle(stop.run.path)}") from stop
-        for sentence in finished[-1].info.get("damage", [])[known:]:
-            say(sentence)
+        _remark(finished[-1], known)
     _show(finished, arguments)
     return DONE
 
@@ -147,7 +147,11 @@ def read_env_file() -> None:
     for folder in (Path.cwd(), *Path.cwd().parents):
         file = folder / ".env"
         if file.is_file():
-            for line in file.read_text(encoding="utf-8").splitlines():
+            try:
+                lines = file.read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError) as error:  # nothing of its content: it holds keys
+                raise UsageError(f"{file} cannot be read ({type(error).__name__}); it must be UTF-8 text.") from None
+            for line in lines:
                 name, equals, value = line.strip().removeprefix("export ").partition("=")
                 if equals and name.strip().isidentifier() and not line.lstrip().startswith("#"):
                     os.environ.setdefault(name.strip(), value.strip().strip("'\""))
@@ -171,6 +175,12 @@ def _offer_resume(name: str, system: str, options: dict[str, str], selection: Se
                 f"to go on with it instead: assay resume {run.id}"
             )
             return
+
+
+def _remark(run: Run, known: int = 0) -> None:
+    """What a run has to say besides its scores, from the ``known``-th sentence on."""
+    for sentence in run.info.get("remarks", [])[known:]:
+        say(sentence)
 
 
 def handle(path: Path) -> str:

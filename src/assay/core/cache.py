@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.core.errors import UsageError
+from assay.core.files import CLOSED, FULL
 
 if TYPE_CHECKING:
     from hashlib import blake2b
@@ -229,13 +230,19 @@ class ContentCache:
         """Keep a value and return it as a later `get` will."""
         kind, payload = _encode(value)
         path = self.path_of(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             draft.write_bytes(self._head(kind, payload) + payload)
             os.replace(draft, path)
+        except OSError as error:
+            # A disk that is full or closed makes the next look-up slow; the value at hand is as good as before.
+            if error.errno not in FULL | CLOSED:
+                raise
+            return _decode(kind, payload)
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
         if len(payload) >= self._SWEEP_SIZE or secrets.randbelow(self._SWEEP_EVERY) == 0:
             self.evict(keep=path)
         return _decode(kind, payload)

@@ -150,6 +150,7 @@ class RunScope:
     """What all clients of one run share: budget, request cache, limiters, the event loop they live on.
 
     ``shared`` holds one object a key (a session and limiter a provider); ``closers`` are awaited when the run ends.
+    ``remarks`` are sentences for whoever reads about the run.
     """
 
     budget: Budget | None = None
@@ -158,6 +159,7 @@ class RunScope:
     shared: dict[Any, Any] = field(default_factory=dict)
     closers: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     unattributed: Meter = field(default_factory=Meter)
+    remarks: list[str] = field(default_factory=list)
 
     async def close(self) -> None:
         """Close what clients opened, last opened first."""

@@ -403,9 +403,14 @@ def _carry_out(
     if info["status"] == "running":
         # A process that was killed could not say what it had paid; its records do.
         paid = max(paid, store.paid())
-    if damage := store.damage():
-        info["damage"] = [*info.get("damage", []), *damage]
-    info |= {"status": "running", "started": dt.datetime.now(dt.UTC).isoformat(), "reason": None, "paid": paid}
+    remarks = [*info.get("remarks", []), *store.damage()]
+    info |= {
+        "status": "running",
+        "started": dt.datetime.now(dt.UTC).isoformat(),
+        "reason": None,
+        "paid": paid,
+        "remarks": remarks,
+    }
     store.write_info(info)
     recipe = portable(
         Recipe(
@@ -452,6 +457,7 @@ def _carry_out(
         info |= {
             "status": "interrupted",
             "reason": reason,
+            "remarks": [*remarks, *scope.remarks],
             "finished": dt.datetime.now(dt.UTC).isoformat(),
             "paid": spent if scope.budget is None else max(spent, scope.budget.spent),
             "seconds": info.get("seconds", 0.0) + time.monotonic() - begun,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import sqlite3
 import time
@@ -10,10 +11,11 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import NamedTuple
 
-from assay.core.errors import DataError
+from assay.core.errors import StorageError
 
 FLUSH_SECONDS = 0.5
 FLUSH_ROWS = 256
+_SELECT = "SELECT body, seconds, cost, price_date FROM replies WHERE key = ?"
 _TRIALS_REMEMBERED = 8192
 
 
@@ -40,7 +42,8 @@ class ReplyCache:
     """Replies on disk. Lives on one event loop; several processes may share the folder.
 
     Writes are gathered and committed at most half a second later, so a look-up or a write costs tens of
-    microseconds. A crash loses that half second of replies, never the file.
+    microseconds. A crash loses that half second of replies, never the file. A disk that takes no more costs no trial:
+    from then on replies are kept in memory alone, and ``remark`` says so.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,9 +58,8 @@ class ReplyCache:
                 "(key BLOB PRIMARY KEY, body BLOB NOT NULL, seconds REAL, cost REAL, price_date TEXT, made REAL)"
             )
         except (OSError, sqlite3.DatabaseError) as error:
-            raise DataError(
-                f"The request cache {self.path} cannot be opened ({error}); delete it or choose another folder."
-            ) from None
+            raise self._unusable("opened", error) from None
+        self.remark: str | None = None
         self._pending: dict[bytes, Stored] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._seen: OrderedDict[int, tuple[object, dict[bytes, int]]] = OrderedDict()
@@ -82,12 +84,17 @@ class ReplyCache:
         found = self._pending.get(key)
         if found is not None:
             return found
-        row = self._db.execute("SELECT body, seconds, cost, price_date FROM replies WHERE key = ?", (key,)).fetchone()
+        try:
+            row = self._db.execute(_SELECT, (key,)).fetchone()
+        except sqlite3.DatabaseError as error:
+            raise self._unusable("read", error) from None
         return None if row is None else Stored(*row)
 
     def put(self, key: bytes, reply: Stored) -> None:
         """Store a reply; on disk within half a second."""
         self._pending[key] = reply
+        if self.remark is not None:
+            return
         if len(self._pending) >= FLUSH_ROWS:
             self.flush()
         elif self._timer is None:
@@ -96,14 +103,15 @@ class ReplyCache:
     def forget(self, key: bytes) -> None:
         """Drop a reply that can no longer be read."""
         self._pending.pop(key, None)
-        self._db.execute("DELETE FROM replies WHERE key = ?", (key,))
+        with contextlib.suppress(sqlite3.OperationalError):
+            self._db.execute("DELETE FROM replies WHERE key = ?", (key,))
 
     def flush(self) -> None:
         """Write what is pending. A lock held by another process for over ten seconds leaves it pending."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._pending:
+        if not self._pending or self.remark is not None:
             return
         made = time.time()
         rows = [(key, *reply, made) for key, reply in self._pending.items()]
@@ -111,14 +119,25 @@ class ReplyCache:
             self._db.execute("BEGIN IMMEDIATE")
             self._db.executemany("INSERT OR REPLACE INTO replies VALUES (?, ?, ?, ?, ?, ?)", rows)
             self._db.execute("COMMIT")
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+                with contextlib.suppress(sqlite3.DatabaseError):
+                    self._db.execute("ROLLBACK")
             if "locked" not in str(error) and "busy" not in str(error):
-                raise DataError(f"The request cache {self.path} cannot be written ({error}).") from None
+                self.remark = (
+                    f"The request cache {self.path} took no more replies ({error}); "
+                    "those since are not in it and would be paid for again."
+                )
+                return
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self.flush)
             return
         self._pending.clear()
+
+    def _unusable(self, how: str, error: Exception) -> StorageError:
+        return StorageError(
+            f"The request cache {self.path} cannot be {how} ({error}); "
+            "delete it, or choose another folder (--cache) or none (--no-cache)."
+        )
 
     async def close(self) -> None:
         """Write what is pending and close the file."""

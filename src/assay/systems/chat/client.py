@@ -278,7 +278,13 @@ class ChatClient:
         cache = scope.shared.get("reply cache")
         if cache is None:
             cache = scope.shared["reply cache"] = ReplyCache(scope.cache_folder)
-            scope.closers.append(cache.close)
+
+            async def close() -> None:
+                await cache.close()
+                if cache.remark is not None:
+                    scope.remarks.append(cache.remark)
+
+            scope.closers.append(close)
         return cache
 
     def _build(self, messages: Sequence[Message], fields: Mapping[str, Any], n: int, number: int = 0) -> Request:
