@@ -6,15 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.core.datasets.archives import unpack
+    from assay.core.datasets.archives import check_zip, unpack
     from assay.core.datasets.manifest import Manifest, read_manifest, write_manifest
     from assay.core.datasets.offline import digits
-    from assay.core.datasets.readers import guarded, parse_json, read_json, read_jsonl, read_table, read_text, require
+    from assay.core.datasets.readers import (
+        guarded,
+        parse_json,
+        read_json,
+        read_jsonl,
+        read_rows,
+        read_table,
+        read_text,
+        read_yaml,
+        require,
+    )
     from assay.core.datasets.sampling import LIMIT_RULE, limit, limit_rule
     from assay.core.datasets.sources import Data, download, fingerprint, folder, generated, hub, package_file, stand_in
 
 # Imported when asked for: archives, hashes and downloads would cost every start.
 _HOMES = {
+    "check_zip": "archives",
     "unpack": "archives",
     "Manifest": "manifest",
     "read_manifest": "manifest",
@@ -24,8 +35,10 @@ _HOMES = {
     "parse_json": "readers",
     "read_json": "readers",
     "read_jsonl": "readers",
+    "read_rows": "readers",
     "read_table": "readers",
     "read_text": "readers",
+    "read_yaml": "readers",
     "require": "readers",
     "LIMIT_RULE": "sampling",
     "limit": "sampling",
@@ -44,6 +57,7 @@ __all__ = [
     "LIMIT_RULE",
     "Data",
     "Manifest",
+    "check_zip",
     "digits",
     "download",
     "fingerprint",
@@ -58,8 +72,10 @@ __all__ = [
     "read_json",
     "read_jsonl",
     "read_manifest",
+    "read_rows",
     "read_table",
     "read_text",
+    "read_yaml",
     "require",
     "stand_in",
     "unpack",

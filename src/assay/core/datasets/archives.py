@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from assay.core.datasets.readers import MAX_BYTES, guarded, reason
 from assay.core.errors import DataError
 
 _CHUNK = 1 << 20
@@ -28,8 +29,10 @@ def unpack(archive: Path | str, into: Path | str, *, max_bytes: int = 10 << 30, 
     DataError
         Damaged or encrypted; past a bound; or an entry that is a link, a device, or would lie outside ``into``.
     """
+    import lzma
     import tarfile
     import zipfile
+    import zlib
 
     archive, into = Path(archive), Path(into)
     into.mkdir(parents=True, exist_ok=True)
@@ -50,10 +53,28 @@ def unpack(archive: Path | str, into: Path | str, *, max_bytes: int = 10 << 30, 
                         raise DataError(f"{archive} unpacks to more than {max_bytes} bytes; nothing more is unpacked.")
                     out.write(chunk)
             written.append(target)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError, NotImplementedError) as error:
-        reason = str(error).partition(":\n")[0]
-        raise DataError(f"{archive} cannot be unpacked: {reason}.") from error
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError, ValueError, zlib.error,
+            lzma.LZMAError) as error:  # fmt: skip
+        raise DataError(f"{archive} cannot be unpacked: {reason(error)}.") from error
     return written
+
+
+def check_zip(path: Path | str, *, max_bytes: int = MAX_BYTES, max_files: int = 10_000) -> None:
+    """Refuse a zip (a .npz, a wheel) whose members unpack to more than is sane; unpacking never passes what they say.
+
+    Raises
+    ------
+    DataError
+        No zip, or past a bound.
+    """
+    import zipfile
+
+    with guarded(path, "a zip archive"), zipfile.ZipFile(path) as packed:
+        members = packed.infolist()
+    if len(members) > max_files:
+        raise DataError(f"{path} holds {len(members)} members; more than {max_files} are not read.")
+    if (size := sum(member.file_size for member in members)) > max_bytes:
+        raise DataError(f"{path} unpacks to {size:,} bytes; more than {max_bytes:,} are not read.")
 
 
 def _entries(archive: Path) -> Iterator[tuple[str, IO[bytes] | None]]:

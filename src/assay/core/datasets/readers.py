@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from assay.core.errors import AssayError, DataError, UsageError
+from assay.core.errors import AssayError, DataError, MissingExtra, UsageError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +29,7 @@ class guarded:
     """Turn what a library or a conversion raises at malformed content into ``DataError``: where, what, why.
 
     For formats whose readers document no closed set of errors (HDF5, MATLAB, pictures, Arrow), and as the last net
-    below checks of single fields. Errors of assay pass.
+    below checks of single fields. Errors of assay pass; one about data that does not name the place gets it in front.
 
     >>> with guarded(path, "an IDX file"):
     ...     shape = struct.unpack(">3I", head)
@@ -47,6 +49,8 @@ class guarded:
         pass
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if isinstance(error, DataError | UsageError) and str(self.where) not in str(error):
+            raise DataError(f"{self.where}: {error}") from error
         if error is None or isinstance(error, AssayError):
             return
         # Polars' panics are no Exceptions.
@@ -77,8 +81,22 @@ def shown(value: Any, width: int = 80) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
-def _whole(path: Path) -> bytes:
-    """Content of a file, unpacked where it ends in .gz."""
+def listed(names: Iterable[Any], most: int = 12) -> str:
+    """Names for a message: at most ``most``, each cut at 40 characters."""
+    names = [str(name) for name in names]
+    cut = [repr(name if len(name) <= 40 else name[:37] + "...") for name in names[:most]]
+    return ", ".join(cut + ["..."] * (len(names) > most)) or "none"
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """Content of a file, unpacked where it ends in ``.gz``.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, is damaged, or unpacks to more than `MAX_BYTES`.
+    """
+    path = Path(path)
     with _open(path) as stream:
         parts, size = [], 0
         try:
@@ -100,7 +118,7 @@ def read_text(path: Path | str) -> str:
     DataError
         The file cannot be read, or is not UTF-8; the message names the line.
     """
-    content = _whole(Path(path))
+    content = read_bytes(path)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -119,9 +137,53 @@ def parse_json(text: str, where: Path | str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise DataError(f"{where}, line {error.lineno}, column {error.colno}: not JSON ({error.msg}).") from None
+        line = "" if ", line " in str(where) else f", line {error.lineno}"
+        raise DataError(f"{where}{line}, column {error.colno}: not JSON ({error.msg}).") from None
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: not JSON that can be read ({reason(error)}).") from None
+
+
+def parse_yaml(text: str | bytes, where: Path | str, *, extra: str = "") -> list[Any]:
+    """The documents of a YAML text: plain values only, and no aliases, which grow without end when they are printed.
+
+    Parameters
+    ----------
+    extra
+        Extra of assay that brings the parser.
+
+    Raises
+    ------
+    DataError
+        Not YAML, or it holds an alias or a tag of an object; the message names the line where the parser does.
+    MissingExtra
+        The parser is not installed.
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtra("Reading YAML", extra) from None
+
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                raise yaml.MarkedYAMLError(problem="aliases are not read", problem_mark=self.peek_event().start_mark)
+            return super().compose_node(parent, index)
+
+    try:
+        return list(yaml.load_all(text, Plain))
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise DataError(f"{where}{line} cannot be read as YAML ({(error.problem or reason(error))[:200]}).") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise DataError(f"{where} cannot be read as YAML ({reason(error)}).") from None
+
+
+def read_yaml(path: Path | str, *, extra: str = "") -> Any:
+    """The value of a YAML file of one document; see `parse_yaml`."""
+    documents = parse_yaml(read_text(path), path, extra=extra)
+    if len(documents) != 1:
+        raise DataError(f"{path} holds {len(documents)} YAML documents; there must be one.")
+    return documents[0]
 
 
 def read_jsonl(path: Path | str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -170,7 +232,37 @@ def read_json(path: Path | str) -> Any:
     return parse_json(read_text(path), path)
 
 
-def require(row: Mapping[str, Any], field: str, kind: type | tuple[type, ...], where: str) -> Any:
+def read_rows(path: Path | str, columns: Iterable[str]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Rows of a CSV file with a header (``.gz`` too), as text, with their line numbers.
+
+    Parameters
+    ----------
+    columns
+        Names that the header must have.
+
+    Raises
+    ------
+    DataError
+        A column is missing or there twice, or a row is not as wide as the header; the message names the line.
+    """
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    try:
+        head = [name.strip() for name in next(reader, [])]
+        for name in columns:
+            if head.count(name) != 1:
+                there = "missing" if name not in head else "there twice"
+                raise DataError(f"{path}, line 1: column {name!r} is {there}; the header is {shown(head)}.")
+        for cells in reader:
+            if not cells:
+                continue
+            if len(cells) != len(head):
+                raise DataError(f"{path}, line {reader.line_num}: {len(cells)} cells under a header of {len(head)}.")
+            yield reader.line_num, dict(zip(head, cells))
+    except csv.Error as error:
+        raise DataError(f"{path}, line {reader.line_num}: not CSV ({error}).") from None
+
+
+def require(row: Any, field: str, kind: type | tuple[type, ...], where: str) -> Any:
     """``row[field]``, of the wanted kind.
 
     Parameters
@@ -183,12 +275,12 @@ def require(row: Mapping[str, Any], field: str, kind: type | tuple[type, ...], w
     Raises
     ------
     DataError
-        The field is missing or of another kind; the message names where, field and value.
+        The row is no object, the field is missing or of another kind; the message names where, field and value.
     """
+    if not isinstance(row, Mapping):
+        raise DataError(f"{where}: there must be an object with the field {field!r}, not {shown(row)}.")
     if field not in row:
-        raise DataError(
-            f"{where}: field {field!r} is missing; there are {', '.join(map(repr, list(row)[:12])) or 'none'}."
-        )
+        raise DataError(f"{where}: field {field!r} is missing; there are {listed(row)}.")
     value = row[field]
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
@@ -239,7 +331,7 @@ def _read_file(path: Path) -> pl.DataFrame:
             return pl.read_parquet(path)
         if suffix in (".csv", ".tsv"):
             separator = "," if suffix == ".csv" else "\t"
-            return pl.read_csv(_whole(path), separator=separator, infer_schema_length=None)
+            return pl.read_csv(read_bytes(path), separator=separator, infer_schema_length=None)
         with path.open("rb") as stream:
             is_file = stream.read(6) == b"ARROW1"
         return pl.read_ipc(path) if is_file else pl.read_ipc_stream(path)
@@ -286,12 +378,12 @@ def _read_folder(folder: Path, split: str | None) -> pl.DataFrame:
     import polars as pl
 
     if (folder / "dataset_dict.json").is_file():
-        names = require(read_json(folder / "dataset_dict.json"), "splits", list, str(folder / "dataset_dict.json"))
-        return _read_folder(folder / _one_split(names, split, folder), None)
+        inside = folder / _one_split(saved_splits(folder), split, folder)
+        if not inside.is_dir():
+            raise DataError(f"{folder / 'dataset_dict.json'} names the split {inside.name!r}, which has no folder.")
+        return _read_folder(inside, None)
     if (folder / "state.json").is_file():
-        where = str(folder / "state.json")
-        listed = require(read_json(folder / "state.json"), "_data_files", list, where)
-        files = [folder / Path(require(entry, "filename", str, where)).name for entry in listed]
+        files = saved_files(folder)
     else:
         files = sorted(
             f for f in folder.iterdir() if f.is_file() and _suffix(f) in TABLE_SUFFIXES and f.name[0] not in "._"
@@ -310,6 +402,38 @@ def _read_folder(folder: Path, split: str | None) -> pl.DataFrame:
     frames = [_read_file(file) for file in files]
     with guarded(folder, "one table: its files differ in their columns"):
         return pl.concat(frames, how="vertical_relaxed")
+
+
+def saved_splits(folder: Path) -> list[str]:
+    """Splits of a folder that ``DatasetDict.save_to_disk`` wrote: names of folders inside it.
+
+    Raises
+    ------
+    DataError
+        ``dataset_dict.json`` is malformed, or a name would lead elsewhere.
+    """
+    where = str(folder / "dataset_dict.json")
+    return [_plain_name(name, where, "splits") for name in require(read_json(where), "splits", list, where)]
+
+
+def saved_files(folder: Path) -> list[Path]:
+    """Data files of a folder that ``Dataset.save_to_disk`` wrote, in order.
+
+    Raises
+    ------
+    DataError
+        ``state.json`` is malformed, or a file's name would lead elsewhere.
+    """
+    where = str(folder / "state.json")
+    listed = require(read_json(where), "_data_files", list, where)
+    return [folder / _plain_name(require(entry, "filename", str, where), where, "filename") for entry in listed]
+
+
+def _plain_name(name: Any, where: str, field: str) -> str:
+    """A name inside a folder, as it is: no path, nothing hidden."""
+    if not isinstance(name, str) or not 0 < len(name) <= 200 or name.startswith(".") or set(name) & set("/\\\0"):
+        raise DataError(f"{where}: field {field!r} names {shown(name)}, which is not the plain name of a file inside.")
+    return name
 
 
 def _split_of(file: Path) -> str:
