@@ -301,7 +301,7 @@ def test_a_bad_file_is_named(tmp_path):
     with pytest.raises(DataError, match="cannot be read"):
         MCPServers(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(DataError, match="is no JSON"):
+    with pytest.raises(DataError, match="not JSON"):
         MCPServers(tmp_path / "bad.json")
     with pytest.raises(UsageError, match="retries"):
         MCPServers("http://x/mcp", retries=-1)

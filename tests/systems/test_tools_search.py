@@ -156,8 +156,8 @@ def test_a_folder_is_cut_between_paragraphs(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "line 1 is no JSON"),
-        ("[1]", "line 1 is no object"),
+        ("{", "line 1: not JSON"),
+        ("[1]", "line 1: a row must be a JSON object"),
         ('{"title": "x"}', "line 1 has the fields title"),
         ('{"id": 1, "text": "a"}\n{"id": 1, "text": "b"}', "the id '1' stands twice"),
         ("", "there is nothing to search"),

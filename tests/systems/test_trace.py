@@ -161,7 +161,7 @@ def test_an_end_that_is_none_is_refused():
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("{", "is no JSON"),
+        ("{", "not JSON"),
         ("[]", "format 1"),
         ('{"format": 2}', "found 2"),
         ('{"format": 1}', "messages"),
@@ -288,7 +288,7 @@ def test_files_of_every_form_are_read(tmp_path):
     ("name", "content", "format", "words"),
     [
         ("a.jsonl", '[]\n{"messages": 3}', "openai", "line 2 is no list of messages"),
-        ("a.jsonl", "[]\n{", "openai", "line 2 is no JSON"),
+        ("a.jsonl", "[]\n{", "openai", "line 2, column 2: not JSON"),
         ("a.jsonl", '{"question": "x"}', "tags", "line 1 has no text"),
         ("a.json", '{"samples": [{"id": 1}]}', "inspect", "trace 0 has no list of messages"),
         ("a.json", '[[{"role": "x"}]]', "openai", "message 0 of .*trace 0 has the role 'x'"),

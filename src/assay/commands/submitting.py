@@ -77,7 +77,7 @@ def _system_of(path: Path) -> str:
     """What a submission is called where no name was given: a run's system, else the file."""
     try:
         return msgspec.json.decode((path / "run.json").read_bytes())["system"]
-    except (OSError, KeyError, TypeError, msgspec.MsgspecError):
+    except (OSError, KeyError, TypeError, RecursionError, msgspec.MsgspecError):
         return path.resolve().name
 
 

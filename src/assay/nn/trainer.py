@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.core.datasets.readers import reason
 from assay.core.errors import DataError, UsageError
 
 
@@ -154,10 +155,9 @@ class Checkpoint:
             for generator, kept in zip(self.generators, state["generators"]):
                 generator.set_state(kept)
             torch.set_rng_state(state["torch"])
-        except (KeyError, RuntimeError, ValueError) as error:
+        except Exception as error:  # torch documents no closed set of what a damaged file raises
             raise DataError(
-                f"Checkpoint {self.path} does not fit this training ({str(error).splitlines()[0]}); "
-                "remove it to start anew."
+                f"Checkpoint {self.path} does not fit this training ({reason(error)}); remove it to start anew."
             ) from error
         return state["plain"]
 

@@ -270,12 +270,13 @@ def image_kind(data: bytes) -> str | None:
 
 
 def _add_artifact(found: Exchange, folder: Path, artifact: Mapping[str, Any], images: ImageBudget) -> None:
-    name, size = str(artifact["path"]), int(artifact["bytes"])
+    name = str(artifact["path"])
     path = (folder / name).resolve()
     short = one_line(Path(name).name, 80)
     if not path.is_relative_to(folder.resolve()) or not path.is_file():
         found.notes.append(f"{one_line(name, 120)} is not in the run folder.")
         return
+    size = path.stat().st_size  # not what the record says: the folder may be somebody else's
     suffix, stem = path.suffix.lower(), path.stem.lower()
     if suffix in (".png", ".jpg", ".jpeg", ".gif", ".webp") and size <= MAX_IMAGE_BYTES:
         part = image_part(path.read_bytes(), images, short)
@@ -297,7 +298,7 @@ def _read_transcript(path: Path) -> Sequence[Any]:
             lines = [json.loads(line) for line in text.splitlines() if line.strip()]
             return lines if _is_messages(lines) else []
         return split_transcript(json.loads(text))[0]
-    except (ValueError, OSError):
+    except (ValueError, OSError, RecursionError):
         return []
 
 
@@ -305,7 +306,7 @@ def _json_part(text: str) -> Part:
     """JSON text to read: a JSON string as its text, everything else indented."""
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text_part(text)
     return text_part(value) if isinstance(value, str) else text_part(_pretty(value), "data")
 
@@ -313,7 +314,7 @@ def _json_part(text: str) -> Part:
 def _json_text(text: str) -> str:
     try:
         return _pretty(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.core.datasets.readers import read_json
 from assay.core.errors import DataError, UsageError
 from assay.report.exchange import MAX_IMAGE_BYTES, ImageBudget, Part, image_kind, text_part, turns_of
 from assay.report.formats import duration, format_value, one_line
@@ -90,10 +90,7 @@ def read_trace(path: Path | str, name: str | None = None) -> ShownTrace:
         The file cannot be read, or is no trace.
     """
     path = Path(path)
-    try:
-        body = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"The trace {path} cannot be read ({error}).") from None
+    body = read_json(path)
     if not isinstance(body, dict) or not isinstance(body.get("messages"), list):
         raise DataError(f"{path} is no trace: it has no list of messages.")
     body["messages"] = [_with_pictures(message, path.parent) for message in body["messages"]]

@@ -5,12 +5,12 @@ Nothing here imports numpy or torch before it is used.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from assay.core.datasets.readers import guarded, read_json, require
 from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
 from assay.systems.packaged import packaged, quiet
 
@@ -135,18 +135,28 @@ class SentenceEncoder:
         self.steps: list[Any] = []
         self.dimensions = 0
         start, self.pooling, self.length = folder, "mean", None
-        for module in _json(folder / "modules.json"):
-            kind, place = str(module["type"]).rsplit(".", 1)[-1], folder / module["path"]
+        modules = read_json(folder / "modules.json")
+        if not isinstance(modules, list):
+            raise DataError(f"{folder / 'modules.json'} must hold a list of modules.")
+        for number, module in enumerate(modules):
+            where = f"{folder / 'modules.json'}, module {number}"
+            require(module, "type", str, where)
+            require(module, "path", str, where)
+            inside = Path(module["path"])
+            if inside.is_absolute() or ".." in inside.parts or "\0" in module["path"]:
+                raise DataError(f"{where}: field 'path' leads out of the folder.")
+            kind, place = module["type"].rsplit(".", 1)[-1], folder / module["path"]
             if kind == "Transformer":
                 start = place
                 settings = place / "sentence_bert_config.json"
-                self.length = _json(settings).get("max_seq_length") if settings.exists() else None
+                self.length = _object(settings).get("max_seq_length") if settings.exists() else None
             elif kind == "Pooling":
                 self.pooling = _pooling(place / "config.json")
             elif kind == "Dense":
-                tensors = load_file(place / "model.safetensors")
-                self.steps.append(_dense(_json(place / "config.json"), tensors))
-                self.dimensions = tensors["linear.weight"].shape[0]
+                with guarded(place / "model.safetensors", "the weights of a dense layer"):
+                    tensors = load_file(place / "model.safetensors")
+                    self.steps.append(_dense(_object(place / "config.json"), tensors))
+                    self.dimensions = tensors["linear.weight"].shape[0]
             elif kind == "Normalize":
                 self.steps.append(lambda x: torch.nn.functional.normalize(x, dim=-1))
             else:
@@ -269,17 +279,15 @@ def _unit(vectors: np.ndarray) -> np.ndarray:
     return vectors / np.where(norms == 0, 1, norms)
 
 
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path} is missing or not JSON ({error}); it belongs to a sentence-transformers model."
-        ) from error
+def _object(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    if not isinstance(found, dict):
+        raise DataError(f"{path} must hold an object of settings; it belongs to a sentence-transformers model.")
+    return found
 
 
 def _pooling(path: Path) -> str:
-    config = _json(path)
+    config = _object(path)
     known = {
         "pooling_mode_cls_token": "cls",
         "pooling_mode_mean_tokens": "mean",

@@ -320,13 +320,14 @@ def _items(path: str | None) -> list[dict[str, Any]]:
     """Practice or attention items of a file."""
     if path is None:
         return []
-    from assay.core.datasets import read_jsonl
+    from assay.core.datasets import guarded, read_jsonl
 
     found = []
     for line, row in read_jsonl(Path(path)):
         if not isinstance(row, Mapping) or not isinstance(row.get("messages"), list):
             raise DataError(f"{path}, line {line}: an item is an object with a list 'messages'.")
-        form = forms.read(row.get("response_format"))
+        with guarded(f"{path}, line {line}", "an item: field 'response_format' must be a form"):
+            form = forms.read(row.get("response_format"))
         if row.get("expected") is not None and (fault := form.fault(row["expected"])):
             raise DataError(f"{path}, line {line}: field 'expected' is no answer of its form: {fault}.")
         found.append({k: row[k] for k in ("messages", "response_format", "expected", "feedback") if k in row})

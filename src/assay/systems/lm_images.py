@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import io
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from assay.core.errors import ProviderError, UsageError
 from assay.systems.batching import Generation, Row, Sampling, Work
@@ -34,7 +33,7 @@ def image_of(url: str) -> Image.Image:
     try:
         picture = Image.open(io.BytesIO(base64.b64decode(data, validate=True)))
         return picture.convert("RGB")
-    except (binascii.Error, UnidentifiedImageError, OSError, ValueError) as error:
+    except Exception as error:  # Pillow documents no closed set of what a damaged picture raises, bombs among it
         raise UsageError(f"An image part holds no picture that Pillow reads ({error}).") from error
 
 

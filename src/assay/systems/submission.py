@@ -63,7 +63,7 @@ class Submission:
             try:
                 info = msgspec.json.decode((self.path / "run.json").read_bytes())
                 found |= {"made_by": info["system"], "made_in": info.get("id", self.path.name)}
-            except (OSError, KeyError, TypeError, msgspec.MsgspecError) as error:
+            except (OSError, KeyError, TypeError, RecursionError, msgspec.MsgspecError) as error:
                 raise DataError(f"{self.path / 'run.json'} is not the manifest of a run ({error}).") from None
         return found
 

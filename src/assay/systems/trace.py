@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from assay.core.datasets.readers import read_json
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.systems.chat.model import Choice, Reply, ToolCall, Usage
 from assay.systems.tools import ToolResult
@@ -222,12 +223,7 @@ class Trace(msgspec.Struct):
         DataError
             The file is missing, is no trace, or is of a newer format.
         """
-        try:
-            body = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise DataError(f"The trace {path} cannot be read ({error.strerror}).") from None
-        except ValueError as error:
-            raise DataError(f"{path} is no trace: it is no JSON ({error}).") from None
+        body = read_json(path)
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             found = body.get("format") if isinstance(body, dict) else type(body).__name__
             raise DataError(

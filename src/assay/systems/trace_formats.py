@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.core.datasets.readers import guarded, parse_json, read_text
 from assay.core.errors import DataError, unknown_name
 from assay.systems.dialects import find_tool_call, segments
 from assay.systems.trace import Step, Trace
@@ -257,17 +258,14 @@ def read_traces(path: Path, format: str) -> list[Trace]:
     """
     if format not in FORMATS:
         raise unknown_name("trace format", format, FORMATS)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"The traces {path} cannot be read ({error}).") from None
+    text = read_text(path)
     rows: list[tuple[str, Any]] = []
     if path.suffix == ".jsonl":
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip():
-                rows.append((f"{path}, line {number}", _json(line, f"{path}, line {number}")))
+                rows.append((f"{path}, line {number}", parse_json(line, f"{path}, line {number}")))
     else:
-        body = _json(text, str(path))
+        body = parse_json(text, path)
         if isinstance(body, dict) and isinstance(body.get("samples"), list):
             body = body["samples"]
         single = isinstance(body, dict) or (isinstance(body, list) and body and _is_message(body[0]))
@@ -287,14 +285,8 @@ def _parsed(format: str, item: Any, where: str) -> Trace:
         item = item.get("messages")
     if not isinstance(item, (Mapping, list)):
         raise DataError(f"{where} is no list of messages.")
-    return FORMATS[format](item, where=where)
-
-
-def _json(text: str, where: str) -> Any:
-    try:
-        return json.loads(text)
-    except ValueError as error:
-        raise DataError(f"{where} is no JSON ({error}).") from None
+    with guarded(where, f"a trace in the format {format}"):
+        return FORMATS[format](item, where=where)
 
 
 def _is_message(value: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -10,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import DataError, UsageError
+from assay.core.datasets.readers import read_json
+from assay.core.errors import UsageError
 
 _VARIABLE = re.compile(r"\$\{(?:env:)?(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 _HTTP = ("http", "streamable-http", "streamable_http", "streamableHttp")
@@ -49,7 +49,7 @@ def read_config(config: str | Path | Mapping[str, Any], headers: Mapping[str, st
         body = {"server": {"url": config}}
     elif isinstance(config, (str, Path)):
         where = f"The MCP configuration {config}"
-        body = _file(Path(config))
+        body = read_json(config)
     if not isinstance(body, Mapping):
         raise UsageError(f"{where} is {type(body).__name__}; it must be a URL, a mapping, or a JSON file.")
     for key in ("mcpServers", "servers"):
@@ -62,15 +62,6 @@ def read_config(config: str | Path | Mapping[str, Any], headers: Mapping[str, st
     if not found:
         raise UsageError(f"{where} names no server; give a url or a command.")
     return found
-
-
-def _file(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"The MCP configuration {path} cannot be read ({error.strerror}).") from None
-    except ValueError as error:
-        raise DataError(f"The MCP configuration {path} is no JSON ({error}).") from None
 
 
 def _disabled(entry: Any) -> bool:
@@ -94,7 +85,7 @@ def _server(name: str, entry: Any, headers: Mapping[str, str], where: str) -> Se
             raise UsageError(f"{place} has the url {address!r}; it must begin with http:// or https://.")
         return Server(name, url=address, headers={**headers, **own}, sse=kind == "sse")
     args = entry.get("args", [])
-    if isinstance(args, str) or not all(isinstance(a, str) for a in args):
+    if not isinstance(args, list | tuple) or not all(isinstance(a, str) for a in args):
         raise UsageError(f"{place} has the args {args!r}; they must be a list of texts.")
     cwd = entry.get("cwd")
     return Server(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from assay.core.datasets.readers import read_jsonl, read_text
 from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -61,9 +61,9 @@ def read_passages(path: Path, *, words: int | None = 200) -> list[Passage]:
         Nothing there, a line that is of neither form, or an id twice.
     """
     if path.is_dir():
-        found = [p for file in _texts(path) for p in _cut(file.relative_to(path), _read(file), words)]
+        found = [p for file in _texts(path) for p in _cut(file.relative_to(path), read_text(file), words)]
     elif path.suffix == ".jsonl":
-        found = [_parsed(line, number, path) for number, line in enumerate(_read(path).splitlines(), 1) if line.strip()]
+        found = [_parsed(row, number, path) for number, row in read_jsonl(path)]
     else:
         raise DataError(f"{path} is neither a folder nor a .jsonl file; give one of them.")
     if not found:
@@ -308,13 +308,6 @@ def _texts(folder: Path) -> list[Path]:
     return sorted(file for file in folder.rglob("*") if file.suffix.lower() in TEXT_FILES and file.is_file())
 
 
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read ({error}).") from None
-
-
 def _cut(name: Path, text: str, words: int | None) -> Iterable[Passage]:
     paragraphs = [part.strip() for part in text.split("\n\n") if part.strip()]
     if not paragraphs:
@@ -346,14 +339,8 @@ def _windows(words: list[str], size: int) -> list[str]:
     return [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
 
 
-def _parsed(line: str, number: int, path: Path) -> Passage:
+def _parsed(row: Mapping[str, Any], number: int, path: Path) -> Passage:
     where = f"{path}, line {number}"
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise DataError(f"{where} is no JSON ({error}).") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{where} is no object; contents, or title and text, are needed.")
     identifier = str(row.get("id", number - 1))
     if isinstance(row.get("contents"), str):
         title, _, text = row["contents"].partition("\n")
