@@ -139,7 +139,7 @@ def sealed_options(path: Path) -> dict[str, Any]:
         raise UsageError(f"The hidden options {path.name} can be read by others; run: chmod 600 {path.name}")
     try:
         options = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         raise UsageError(f"The hidden options {path.name} are not a JSON object.") from None
     for name, value in options.items():
         if isinstance(value, str) and value.startswith("./"):

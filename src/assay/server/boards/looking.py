@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from assay.core.datasets.readers import parse_yaml
+
 MOST_BYTES = 1 << 30
 MOST_MEMBERS = 200_000
 DEPTH = 4
@@ -63,9 +65,7 @@ def opened(name: str, data: bytes, depth: int) -> Iterator[Document]:
             rows = [json.loads(line) for line in data.decode("utf-8-sig").splitlines() if line.strip()]
             yield from _json(name, "", rows)
         elif suffix in (".yaml", ".yml"):
-            import yaml
-
-            for part in yaml.safe_load_all(data):
+            for part in parse_yaml(data, name):
                 yield from _json(name, "", part)
             yield Document("text", name, "", data.decode("utf-8", "replace"))
         elif suffix in (".csv", ".tsv"):
@@ -199,6 +199,7 @@ def _arrays(name: str, suffix: str, data: bytes) -> Iterator[Document]:
         found = {"": np.load(file, allow_pickle=False)}
     elif suffix == ".npz":
         with np.load(file, allow_pickle=False) as packed:
+            _bounded(sum(member.file_size for member in packed.zip.infolist()))
             found = {key: packed[key] for key in packed.files}
     elif suffix == ".mat" and not data.startswith(b"MATLAB 7.3"):
         from scipy.io import loadmat
@@ -207,11 +208,11 @@ def _arrays(name: str, suffix: str, data: bytes) -> Iterator[Document]:
     else:
         import h5py
 
-        found = {}
         with h5py.File(file, "r") as packed:
-            packed.visititems(
-                lambda key, item: found.update({key: item[()]}) if isinstance(item, h5py.Dataset) else None
-            )
+            sets: dict[str, Any] = {}
+            packed.visititems(lambda key, item: sets.update({key: item}) if isinstance(item, h5py.Dataset) else None)
+            _bounded(sum(int(item.nbytes) for item in sets.values()))
+            found = {key: item[()] for key, item in sets.items()}
     for key, value in found.items():
         array = np.asarray(value)
         if array.dtype.kind in "fiub":
@@ -225,6 +226,12 @@ def _arrays(name: str, suffix: str, data: bytes) -> Iterator[Document]:
             yield from _json(name, key, {k: v.tolist() if hasattr(v, "tolist") else v for k, v in value.items()})
         else:
             yield Document("text", name, key, str(value))
+
+
+def _bounded(size: int) -> None:
+    """Compressed arrays say how large they are before they are unpacked, and cannot pass it."""
+    if size > MOST_BYTES:
+        raise ValueError(f"unpacks to more than {MOST_BYTES:,} bytes")
 
 
 def _metadata(data: bytes) -> dict[str, Any]:

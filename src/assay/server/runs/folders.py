@@ -93,7 +93,7 @@ class RunFolders:
             info = msgspec.json.decode(manifest.read_bytes())
         except OSError:
             return None
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, RecursionError):
             info = None
         if not isinstance(info, dict) or not _is_manifest(info):
             raise DataError(f"The run.json of {name} is no manifest of a run; restore it or delete the folder.")
