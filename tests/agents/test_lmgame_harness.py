@@ -234,7 +234,7 @@ def test_prompts_are_written_and_read_back(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("[]", "no object of modules"),
-        ("{", "is not JSON"),
+        ("{", "not JSON"),
         ('{"base_module": {"prompt": 3}}', "field 'prompt' must be a text"),
         ('{"base_module": {"prompt": "no state"}}', "textual_representation"),
         ('{"bass_module": {"prompt": "x"}}', "did you mean 'base_module'"),

@@ -14,7 +14,7 @@ from assay.agents.gem.env import TERMINAL_STATE, Env, EnvError, Turn
 from assay.agents.gem.grading import shared_grader
 from assay.agents.gem.readers import exact_match, last_answer, last_block, last_box
 from assay.agents.gem.sandboxes import shared_sandbox
-from assay.core.datasets.readers import read_table, shown
+from assay.core.datasets.readers import read_table, reason, shown
 from assay.core.errors import DataError
 
 FORMAT_ERROR_REWARD = -0.1
@@ -241,7 +241,7 @@ class MathVisualEnv(MathEnv):
     def _image(self, item: Any) -> np.ndarray:
         import io
 
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
         content = item.get("bytes") or item.get("path") if isinstance(item, Mapping) else item
         try:
@@ -249,9 +249,12 @@ class MathVisualEnv(MathEnv):
                 picture = Image.open(io.BytesIO(content))
             else:
                 root = Path(str(self.source)).expanduser()
-                picture = Image.open((root if root.is_dir() else root.parent) / str(content))
+                base = root if root.is_dir() else root.parent
+                if not (base / str(content)).resolve().is_relative_to(base.resolve()):
+                    raise DataError(f"the picture {str(content)[:80]!r} would lie outside the data")
+                picture = Image.open(base / str(content))
             return np.asarray(picture.convert("RGB"))
-        except (OSError, UnidentifiedImageError) as error:
+        except Exception as error:  # Pillow documents no closed set of what a damaged picture raises
             raise DataError(f"{self.name}, row {self.row}: the picture cannot be read ({error}).") from error
 
 
@@ -320,8 +323,8 @@ class CodeEnv(DataEnv):
         if isinstance(held, str):
             try:
                 held = json.loads(held)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{where} is not JSON ({error}).") from error
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{where} is not JSON ({reason(error)}).") from error
         inputs, outputs = (held.get(name) if isinstance(held, Mapping) else None for name in ("inputs", "outputs"))
         if not isinstance(inputs, list) or not isinstance(outputs, list) or len(inputs) != len(outputs) or not inputs:
             raise DataError(f"{where} must hold as many inputs as outputs, one at least, not {shown(held)}.")

@@ -52,7 +52,7 @@ def parsed(env: str) -> tuple[str, dict[str, Any]]:
             raise UsageError(f"Environment {env!r}: {pair!r} is no setting; write id?key=value&key=value.")
         try:
             settings[key] = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             settings[key] = value
     return env_id, settings
 

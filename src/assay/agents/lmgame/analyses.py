@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import polars as pl
 
 from assay.agents.lmgame import tables
 from assay.agents.lmgame.benchmark import baselines
+from assay.core.datasets.readers import read_json
 from assay.core.errors import DataError, UsageError
 from assay.core.table import Chart, Table
 
@@ -272,9 +272,9 @@ def recall(runs: Runs, *, folders: str) -> Table:
     for name in [name.strip() for name in folders.split(",") if name.strip()]:
         place = Path(name) / "contamination.json"
         try:
-            found = json.loads(place.read_text(encoding="utf-8"))
+            found = read_json(place)
             known[found["system"]] = {"before": found["recall"]["mean"], "after": found["masked"]["mean"]}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (KeyError, TypeError) as error:
             raise DataError(f"{place} is not what `assay make lmgame contamination` writes: {error!r}.") from error
     rows = []
     for when in ("before", "after"):
@@ -303,12 +303,7 @@ def recall(runs: Runs, *, folders: str) -> Table:
 def read_table(path: str) -> dict[str, Any]:
     """A table of outside benchmarks: ``{"models": [...], "table": {benchmark: [score or null, ...]}}``."""
     place = Path(path)
-    try:
-        found = json.loads(place.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the table {place}: {error.strerror}.") from error
-    except ValueError as error:
-        raise DataError(f"{place} is not JSON: {error}.") from error
+    found = read_json(place)
     if (
         not isinstance(found, dict)
         or not isinstance(found.get("models"), list)

@@ -352,12 +352,9 @@ def _grid(text: str) -> tuple[int, int] | None:
 
 
 def _read_masks(path: str) -> dict[str, Any]:
-    try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the masks {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}.") from error
+    from assay.core.datasets import read_json
+
+    found = read_json(path)
     if not isinstance(found, dict):
         raise DataError(f"{path} holds no object; a mapping.json has name_mappings, dialog, evidence_mappings.")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from assay.core.datasets.readers import read_json
 from assay.core.errors import DataError, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -97,12 +97,7 @@ def read_config(path: str | Path) -> GameConfig:
         No such file, no JSON object, or a field missing or of the wrong type.
     """
     path = Path(path)
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the game configuration {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}.") from error
+    found = read_json(path)
     if not isinstance(found, dict) or not isinstance(found.get("action_mapping"), dict) or not found["action_mapping"]:
         raise DataError(f"{path} has no 'action_mapping'; give an object of action name to index or button vector.")
     limit = found.get("max_unchanged_steps_for_termination")

@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
+from assay.core.datasets.readers import read_json
 from assay.core.errors import DataError, unknown_name
 
 MODULES = ("base", "perception", "memory", "summary", "deliberation", "reasoning")
@@ -221,12 +221,7 @@ def read_prompts(path: str | Path, game: str) -> Prompts:
         No such file, no JSON object of modules, or a template without a slot that it needs.
     """
     path = Path(path)
-    try:
-        found: Any = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the prompts {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}.") from error
+    found = read_json(path)
     if not isinstance(found, dict):
         raise DataError(f"{path} holds no object of modules; it needs base_module, reasoning_module ...")
     prompts = prompts_for(game)

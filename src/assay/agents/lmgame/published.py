@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from assay.agents.lmgame.benchmark import OWN_GAMES, PUBLISHED_GAMES, ROM_GAMES
 from assay.core.benchmark import Outcome
+from assay.core.datasets.readers import guarded, read_json, shown
 from assay.core.errors import DataError, UsageError, unknown_name
 
 if TYPE_CHECKING:
@@ -40,13 +41,7 @@ def read_performance(path: str | Path) -> list[RunScore]:
         No such file, another form, a game that is none of the published ones, or a score that is no number.
     """
     path = Path(path)
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise DataError(f"Cannot read the results {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}.") from error
-    return list(performance(found, str(path)))
+    return list(performance(read_json(path), str(path)))
 
 
 def performance(found: Any, where: str) -> Iterator[RunScore]:
@@ -102,27 +97,29 @@ def read_run_folder(folder: str | Path) -> list[dict[str, Any]]:
     for name in ("agent_config.json", "gym_run_summary.json"):
         path = folder / name
         if path.is_file():
-            try:
-                config |= json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise DataError(f"{path} is not JSON: {error}.") from error
+            facts = read_json(path)
+            if not isinstance(facts, dict):
+                raise DataError(f"{path} must hold an object of facts about the run, not {shown(facts)}.")
+            config |= facts
     logs = sorted(folder.glob("episode_*_log.jsonl"))
     if not config or not logs:
         raise DataError(f"{folder} is no run folder: it needs gym_run_summary.json and episode_001_log.jsonl.")
     found = []
     for path in logs:
         log = read_log(path)
-        last = log.steps[-1].get("info") or {}
-        score = last.get("total_score")
-        if score is None:
-            score = sum(float(step.get("perf_score") or 0.0) for step in log.steps)
+        with guarded(path, "a log of steps with numbers for scores"):
+            last = log.steps[-1].get("info") or {}
+            score = last.get("total_score")
+            if score is None:
+                score = sum(float(step.get("perf_score") or 0.0) for step in log.steps)
+            score = float(score)
         found.append(
             {
                 "game": log.start.get("game") or config.get("game_name") or config.get("game"),
                 "model": config.get("model_name"),
                 "harness": config.get("harness"),
                 "seed": config.get("seed"),
-                "score": float(score),
+                "score": score,
                 "steps": len(log.steps),
                 "end": last.get("end") or "unknown",
                 "log": str(path),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from assay.agents.lmgame.env import GameEnv, make
+from assay.core.datasets.readers import parse_json, read_text, shown
 from assay.core.errors import DataError, MissingExtra, UsageError
 
 if TYPE_CHECKING:
@@ -141,21 +142,15 @@ def read_log(path: str | Path) -> Episode:
         No such file, a line that is no JSON object, a step without its fields, or no step.
     """
     path = Path(path)
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except OSError as error:
-        raise DataError(f"Cannot read the episode log {path}: {error.strerror}.") from error
+    lines = read_text(path).splitlines()
     start: Mapping[str, Any] = {}
     steps: list[Mapping[str, Any]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except ValueError as error:
-            raise DataError(f"{path}, line {number}: not JSON ({error}).") from error
+        row = parse_json(line, f"{path}, line {number}")
         if not isinstance(row, dict):
-            raise DataError(f"{path}, line {number}: {row!r} is no object of a step.")
+            raise DataError(f"{path}, line {number}: {shown(row)} is no object of a step.")
         if "state" in row and row.get("step") == 0:
             start = row
             continue

@@ -46,7 +46,7 @@ def _read(file: Path, _: int) -> dict[int, tuple[str, ...]]:
     for number, line in enumerate(lines, 1):
         for word in line.partition("#")[0].lower().split():
             if not _WORD.fullmatch(word):
-                raise DataError(f"{file}, line {number}: {word!r} is not a word of the letters a to z.")
+                raise DataError(f"{file}, line {number}: {word[:40]!r} is not a word of the letters a to z.")
             found[word] = None
     if not found:
         raise DataError(f"Word list {file} holds no words.")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from assay.agents.gem.episodes import built
+from assay.core.datasets.readers import read_json
 from assay.core.errors import DataError, UsageError
 from assay.systems.environment import text_of
 from assay.systems.trace import Trace
@@ -79,10 +80,7 @@ def replay(
 
 
 def _actions(path: Path) -> list[str]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as JSON ({error}).") from None
+    found = read_json(path)
     if not isinstance(found, list) or not all(isinstance(action, str) for action in found):
         raise DataError(f"{path} must hold a JSON list of texts, one an action.")
     return found

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from assay.core.datasets.readers import read_json, require
+from assay.core.datasets.readers import guarded, read_json, require, shown
 from assay.core.errors import DataError
 
 FUZZY = 85.0
@@ -201,21 +201,20 @@ def read_products(folder: Path | str) -> tuple[list[Product], list[Wish]]:
     for number, row in enumerate(rows):
         where = f"{items}, product {number}"
         key = require(row, "asin", str, where)
-        options = {
-            str(name).lower(): tuple(str(value.get("value", "")).strip().lower() for value in values if value)
-            for name, values in (row.get("customization_options") or {}).items()
-            if values
-        }
-        features = row.get("small_description") or ()
-        products.setdefault(
-            key,
-            Product(
+        with guarded(where, "a product"):
+            options = {
+                str(name).lower(): tuple(str(value.get("value", "")).strip().lower() for value in values if value)
+                for name, values in (row.get("customization_options") or {}).items()
+                if values
+            }
+            features = row.get("small_description") or ()
+            product = Product(
                 key, require(row, "name", str, where), str(row.get("full_description") or ""),
                 (features,) if isinstance(features, str) else tuple(map(str, features)),
                 str(row.get("product_category") or ""), str(row.get("query") or ""), _price(row.get("pricing")),
                 options, tuple(map(str, (known.get(key) or {}).get("attributes", ()))),
-            ),
-        )  # fmt: skip
+            )  # fmt: skip
+        products.setdefault(key, product)
     if not products:
         raise DataError(f"{items} holds no products.")
     human = folder / "items_human_ins.json"
@@ -225,17 +224,22 @@ def read_products(folder: Path | str) -> tuple[list[Product], list[Wish]]:
 
 def _wishes(file: Path, products: Mapping[str, Product]) -> list[Wish]:
     wishes = []
-    for key, rows in read_json(file).items():
-        for number, row in enumerate(rows):
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise DataError(f"{file} must hold an object of instructions by product, not {shown(found)}.")
+    for key in found:
+        for number, row in enumerate(require(found, key, list, str(file))):
             if key not in products:
                 continue  # only part of the products may be at hand
             where = f"{file}, product {key}, instruction {number}"
             product = products[key]
             text = require(row, "instruction", str, where)
-            options = {f"option {at}": str(value) for at, value in enumerate(row.get("instruction_options") or ())}
+            with guarded(where, "an instruction"):
+                options = {f"option {at}": str(value) for at, value in enumerate(row.get("instruction_options") or ())}
+                wanted = tuple(row.get("instruction_attributes") or ())
             price = float(next((step for step in _STEPS if step >= product.price), round(product.price * 1.5)))
             said = f"{text.rstrip('.')}, and price lower than {price:.2f} dollars"
-            wishes.append(Wish(said, product, tuple(row.get("instruction_attributes") or ()), options, price))
+            wishes.append(Wish(said, product, wanted, options, price))
     return wishes
 
 

@@ -28,6 +28,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from assay.core.datasets.readers import guarded, read_json
 from assay.core.errors import DataError
 
 KINDS = ("give", "set", "label", "goto", "if", "ask", "examine")
@@ -68,13 +69,9 @@ def read_script(path: str | Path) -> Script:
     DataError
         No such file, no JSON, or a script that breaks a rule; the message says where.
     """
-    path = Path(path)
-    try:
-        return check_script(json.loads(path.read_text(encoding="utf-8")), str(path))
-    except OSError as error:
-        raise DataError(f"Cannot read the courtroom script {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise DataError(f"{path} is not JSON: {error}.") from error
+    found = read_json(path)
+    with guarded(path, "a courtroom script"):
+        return check_script(found, str(path))
 
 
 def check_script(found: Any, where: str = "script") -> Script:
@@ -129,13 +126,13 @@ class _Checker:
             if flag not in self.flags:
                 raise DataError(f"{place}: flag {flag!r} is set nowhere in the scene.")
         for line in self.body["end"]:
-            if line not in self.lines:
+            if not isinstance(line, str) or line not in self.lines:
                 raise DataError(f"{self.place}: the end statement {line!r} is spoken nowhere in the scene.")
         if not self.body["end"]:
             raise DataError(f"{self.place}: no end statement; give at least one line that ends the scene.")
 
     def _evidence(self, name: Any, place: str) -> None:
-        if name not in self.case["evidence"]:
+        if not isinstance(name, str) or name not in self.case["evidence"]:
             raise DataError(f"{place}: evidence {name!r} is not in the case's list.")
 
     def _say(self, page: Any, place: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from assay.agents.lmgame.games.engine import Engine, Played
+from assay.core.datasets.readers import read_text
 from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def parse_levels(text: str, where: str = "levels") -> list[Level]:
             close()
         else:
             if not head:
-                raise DataError(f"{where}, line {number}: {line!r} stands before the first heading 'Level n'.")
+                raise DataError(f"{where}, line {number}: {line[:40]!r} stands before the first heading 'Level n'.")
             block.append(line)
     close()
     if not levels:
@@ -147,7 +148,7 @@ def read_levels(path: str | Path) -> list[Level]:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"There is no level file {path}; give a text file of blocks headed 'Level n'.")
-    return parse_levels(path.read_text(encoding="utf-8"), str(path))
+    return parse_levels(read_text(path), str(path))
 
 
 def shipped_levels() -> list[Level]:
