@@ -16,6 +16,7 @@ from typing import Any
 from assay.code.hardtests.kit import HACK, RANGE, STRATIFIED, Generator, Kit
 from assay.code.hardtests.problem import Case, Labelled, Problem, Solution
 from assay.code.hardtests.suite import TestSuite
+from assay.core.datasets.readers import parse_json, read_json, read_text, require, shown
 from assay.core.errors import DataError, UsageError, unknown_name
 
 SHIPPED = ("own", "mini")
@@ -123,7 +124,7 @@ def read_toml(content: str, where: str) -> Problem:
         )
     except tomllib.TOMLDecodeError as error:
         raise DataError(f"{where} is not TOML ({error}).") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise DataError(f"{where}: not a problem ({type(error).__name__}: {error}).") from None
 
 
@@ -154,9 +155,9 @@ def quixbugs_problems(path: Path) -> list[Problem]:
     for row in _quixbugs_rows(path):
         try:
             found.append(quixbugs_problem(row, kits.get(row["name"], {})))
-        except (KeyError, TypeError, ValueError, SyntaxError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError, SyntaxError, RecursionError, MemoryError) as error:
             name = row.get("name", "without a name") if isinstance(row, Mapping) else row
-            raise DataError(f"{path}: program {name}: {type(error).__name__}: {error}.") from None
+            raise DataError(f"{path}: program {str(name)[:80]}: {type(error).__name__}: {error}.") from None
     return found
 
 
@@ -165,10 +166,7 @@ def _quixbugs_rows(path: Path) -> list[Any]:
     if not path.exists():
         raise UsageError(f"There is nothing at {path}; give a checkout of QuixBugs or a JSON file of its programs.")
     if path.is_file():
-        try:
-            rows = json.loads(path.read_text("utf-8"))
-        except ValueError as error:
-            raise DataError(f"{path} is not JSON ({error}).") from None
+        rows = read_json(path)
         if not isinstance(rows, list):
             raise DataError(f"{path} holds no list of programs.")
         return rows
@@ -179,9 +177,16 @@ def _quixbugs_rows(path: Path) -> list[Any]:
     for file in tests:
         row: dict[str, Any] = {"name": file.stem}
         for kind, folder in (("correct_program", "correct_python_programs"), ("buggy_program", "python_programs")):
-            row[kind] = (path / folder / f"{file.stem}.py").read_text("utf-8")
-        lines = [json.loads(line) for line in file.read_text("utf-8").splitlines() if line.strip()]
-        row["tests"] = [[given if isinstance(given, list) else [given], wanted] for given, wanted in lines]
+            row[kind] = read_text(path / folder / f"{file.stem}.py")
+        lines = [
+            (number, parse_json(line, f"{file}, line {number}"))
+            for number, line in enumerate(read_text(file).splitlines(), 1)
+            if line.strip()
+        ]
+        for number, line in lines:
+            if not isinstance(line, list) or len(line) != 2:
+                raise DataError(f"{file}, line {number}: a test is a list of arguments and result, not {shown(line)}.")
+        row["tests"] = [[given if isinstance(given, list) else [given], wanted] for _, (given, wanted) in lines]
         rows.append(row)
     return rows
 
@@ -220,7 +225,7 @@ def quixbugs_problem(row: Mapping[str, Any], kit: Mapping[str, Any]) -> Problem:
 def read_problems(path: Path) -> list[Problem]:
     """Problems in the layout of sigcp/hardtests_problems, or a folder of TOML files."""
     if path.is_dir() and (entries := sorted(path.glob("*.toml"))):
-        return [read_toml(entry.read_text("utf-8"), str(entry)) for entry in entries]
+        return [read_toml(read_text(entry), str(entry)) for entry in entries]
     return [problem_of(row, where) for where, row in rows_of(path)]
 
 
@@ -261,7 +266,7 @@ def problem_of(row: Mapping[str, Any], where: str) -> Problem:
             tuple(Solution(s["code"], s["language"], s["source"]) for s in row.get("solutions") or []),
             tags=tuple(word for tag in row.get("tags") or [] for word in tag.get("content") or []),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DataError(
             f"{where}: problem {pid!r} is not in the published layout ({type(error).__name__}: {error})."
         ) from None
@@ -326,7 +331,8 @@ def with_kits(problems: Sequence[Problem], path: Path) -> list[Problem]:
     """Problems with the kits of a file (``test_cases_kits.jsonl`` of the pipeline, or published tests)."""
     kits = {}
     for where, row in rows_of(path):
-        kit = Kit.from_row(row.get("test_cases_kit") or row, row.get("pid") or "", where)
+        pid = require(row, "pid", str, where) if row.get("pid") is not None else ""
+        kit = Kit.from_row(row.get("test_cases_kit") or row, pid, where)
         kits[kit.pid] = kit
     return [replace(problem, kit=kits.get(problem.pid, problem.kit)) for problem in problems]
 

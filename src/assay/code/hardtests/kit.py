@@ -76,10 +76,10 @@ class Kit:
         DataError
             A field has the wrong type.
         """
-        inner = row.get("input_generation") or row
-        ranged = inner.get("RPGen_SPGen_input_generator") or inner.get("RPGen") or inner.get("SPGen")
-        literal = inner.get("LLMGen_input", inner.get("LLMGen")) or []
         try:
+            inner = row.get("input_generation") or row
+            ranged = inner.get("RPGen_SPGen_input_generator") or inner.get("RPGen") or inner.get("SPGen")
+            literal = inner.get("LLMGen_input", inner.get("LLMGen")) or []
             made = [_generator(part) for part in (ranged, inner.get("HackGen_input_generator", inner.get("HackGen")))]
             if not isinstance(literal, (list, tuple)):
                 raise TypeError("LLMGen is not a list")

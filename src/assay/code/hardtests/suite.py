@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from assay.code.hardtests.codec import decode_cases, encode_cases
 from assay.code.hardtests.kit import KINDS, Kit
 from assay.code.hardtests.problem import Case, Problem
+from assay.core.datasets.readers import guarded, read_json, shown
 from assay.core.errors import DataError
 
 if TYPE_CHECKING:
@@ -115,9 +116,10 @@ class TestSuite:
         DataError
             A field is missing or damaged, or the mapping names a test that is not there.
         """
-        pid = row.get("pid")
+        where = where or "A suite"
+        pid = row.get("pid") if isinstance(row, Mapping) else None
         if not isinstance(pid, str):
-            raise DataError(f"{where or 'A suite'}: field 'pid' must be a text, not {pid!r}.")
+            raise DataError(f"{where}: field 'pid' must be a text, not {shown(pid)}.")
         kit = Kit.from_row(row.get("test_cases_kit") or {}, pid, where)
         coded = row.get("test_cases")
         cases = coded if isinstance(coded, list) else decode_cases(coded, where) if coded else []
@@ -128,17 +130,18 @@ class TestSuite:
                 cases = [case_of(case) for case in coded]
             except (TypeError, KeyError) as error:
                 raise DataError(f"{where}: field 'test_cases' is not a list of tests ({error}).") from None
-        return cls(
-            pid,
-            tuple(cases),
-            merged_mapping(row.get("mapping") or {}),
-            kit.judge,
-            kit,
-            row.get("status") or "success",
-            float(row.get("time_limit") or (problem.time_limit if problem else 5.0)),
-            int(row.get("memory_mb") or (problem.memory_mb if problem else 2048)),
-            row.get("about") or {},
-        )
+        with guarded(where, "a suite: mapping holds places of tests, time_limit and memory_mb are numbers"):
+            return cls(
+                pid,
+                tuple(cases),
+                merged_mapping(row.get("mapping") or {}),
+                kit.judge,
+                kit,
+                row.get("status") or "success",
+                float(row.get("time_limit") or (problem.time_limit if problem else 5.0)),
+                int(row.get("memory_mb") or (problem.memory_mb if problem else 2048)),
+                dict(row.get("about") or {}),
+            )
 
     def save(self, folder: Path) -> Path:
         """Write ``<pid>.json.gz``; the same suite gives the same bytes."""
@@ -153,11 +156,7 @@ class TestSuite:
     @classmethod
     def load(cls, path: Path, problem: Problem | None = None) -> TestSuite:
         """Read what `save` wrote."""
-        try:
-            row = json.loads(gzip.decompress(path.read_bytes()))
-        except (OSError, ValueError, EOFError) as error:
-            raise DataError(f"{path} is not a suite's file ({error}).") from None
-        return cls.from_row(row, str(path), problem)
+        return cls.from_row(read_json(path), str(path), problem)
 
 
 def _flat(group: Iterable[Any]) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from assay.core.datasets import Data, digits, folder, generated, package_file
+from assay.core.datasets.readers import guarded, read_text
 from assay.core.errors import DataError, UsageError, unknown_name
 
 OFFLINE = ("digits", "breast_cancer", "clusters", "moons", "shapes")
@@ -208,7 +209,7 @@ def _tiny_imagenet(root: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.n
     place = {name: i for i, name in enumerate(names)}
     train = [(p, place[n]) for n in names for p in sorted((root / "train" / n / "images").glob("*.JPEG"))]
     test = []
-    for number, line in enumerate(annotations.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(annotations).splitlines(), 1):
         fields = line.split("\t")
         if len(fields) < 2 or fields[1] not in place:
             raise DataError(f"{annotations}, line {number}: expected file, class, box by tabs; got {line[:80]!r}.")
@@ -221,11 +222,8 @@ def _pictures(listed: list[tuple[Path, int]]) -> tuple[np.ndarray, np.ndarray]:
 
     out = np.empty((len(listed), 3, 64, 64), np.uint8)
     for i, (path, _) in enumerate(listed):
-        try:
-            with Image.open(path) as image:
-                pixels = np.asarray(image.convert("RGB"))
-        except OSError as error:
-            raise DataError(f"{path} cannot be read as a picture: {error}.") from None
+        with guarded(path, "a picture"), Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"))
         if pixels.shape != (64, 64, 3):
             raise DataError(f"{path} has {pixels.shape[1]} x {pixels.shape[0]} pixels; expected 64 x 64.")
         out[i] = pixels.transpose(2, 0, 1)
