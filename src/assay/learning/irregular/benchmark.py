@@ -189,6 +189,8 @@ class Irregular(Benchmark):
 
     def read(self, path: Path) -> Iterable[tuple[str, str, int, Outcome]]:
         """Predictions: a folder of ``NAME.csv``, one label a line in the order of the test side."""
+        from assay.core.datasets import read_text
+
         if not path.is_dir():
             raise UsageError(f"{path} is no folder; predictions are files NAME.csv, one label a line.")
         files = {name: path / f"{name}.csv" for name in self.datasets}
@@ -196,7 +198,7 @@ class Irregular(Benchmark):
             raise UsageError(f"Folder {path} holds no predictions; files are called like {self.datasets[0]}.csv.")
         for name, file in files.items():
             if file.is_file():
-                labels = [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+                labels = [line.strip() for line in read_text(file).splitlines() if line.strip()]
                 yield "classification", name, 0, Outcome(output={"predicted": labels})
 
     def data(self) -> Mapping[str, Any]:

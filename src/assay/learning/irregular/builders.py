@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from assay.core.datasets.readers import guarded, listed
 from assay.core.errors import DataError, unknown_name
 from assay.learning.irregular.array import Array, IrregularArray
 from assay.learning.irregular.readers import from_long
@@ -48,7 +49,8 @@ def build(name: str, folder: Path) -> IrregularArray:
         raise unknown_name("builder", name, BUILDERS)
     from assay.learning.irregular.data import catalogue
 
-    array = without_empty(BUILDERS[name](Path(folder)))
+    with guarded(folder, f"the original files of {name}"):
+        array = without_empty(BUILDERS[name](Path(folder)))
     entry = catalogue()[name]
     return array.with_attrs(title=name, license=entry.licence, source=entry.source)
 
@@ -63,14 +65,16 @@ def find(folder: Path, pattern: str) -> list[Path]:
 
 def table(path: Path, needed: Sequence[str], **options: Any) -> pl.DataFrame:
     """A CSV file with the columns that a builder needs."""
-    try:
-        frame = pl.read_csv(path, infer_schema_length=100_000, **options)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path}: {str(error).splitlines()[0]}") from error
+    frame = _read(path, infer_schema_length=100_000, **options)
     missing = [name for name in needed if name not in frame.columns]
     if missing:
-        raise DataError(f"{path} has no column {missing[0]!r}; it has {', '.join(map(repr, frame.columns[:20]))}.")
+        raise DataError(f"{path} has no column {missing[0]!r}; it has {listed(frame.columns, 20)}.")
     return frame
+
+
+def _read(path: Path, **options: Any) -> pl.DataFrame:
+    with guarded(path, "CSV"):
+        return pl.read_csv(path, **options)
 
 
 def without_empty(array: IrregularArray) -> IrregularArray:
@@ -192,7 +196,7 @@ def ldfpa(folder: Path) -> IrregularArray:
     """``ConfLongDemo_JSI.txt``: 4 tags x 3 coordinates; a series a sequence and activity; test = subject E."""
     names = ["sequence", "tag", "timestamp", "date", "x", "y", "z", "activity"]
     path = find(folder, "ConfLongDemo_JSI.txt")[0]
-    frame = pl.read_csv(path, has_header=False)
+    frame = _read(path, has_header=False)
     if frame.width != len(names):
         raise DataError(f"{path} has {frame.width} columns, not {len(names)}.")
     frame.columns = names
@@ -223,7 +227,7 @@ def pamap2(folder: Path) -> IrregularArray:
     signals = ["heart_rate", *(f"{place}_{part}" for place in ("hand", "chest", "ankle") for part in parts)]
     frames, count = [], 0
     for path in find(folder, "*.dat"):
-        frame = pl.read_csv(
+        frame = _read(
             path, separator=" ", has_header=False, new_columns=["time", "activity", *signals],
             schema_overrides=dict.fromkeys(["time", "activity", *signals], pl.Float64), null_values=["NaN"],
         )  # fmt: skip
@@ -290,7 +294,7 @@ def geolife(folder: Path) -> IrregularArray:
     """``Data/USER/Trajectory/*.plt`` (and ``labels.txt``, not needed): a series a file; altitude -777 is missing."""
     frames = []
     for path in find(folder, "*.plt"):
-        frame = pl.read_csv(
+        frame = _read(
             path, skip_rows=6, has_header=False, new_columns=["lat", "lon", "zero", "alt", "days", "date", "clock"]
         )
         user = path.parent.parent.name
@@ -317,7 +321,7 @@ def tdrive(folder: Path) -> IrregularArray:
     paths = [p for p in find(folder, "*.txt") if p.stat().st_size]
     if not paths:
         raise DataError(f"All files *.txt of {folder} are empty.")
-    frame = pl.concat(pl.read_csv(p, has_header=False, new_columns=names) for p in paths)
+    frame = pl.concat(_read(p, has_header=False, new_columns=names) for p in paths)
     long = melt(frame, names[:2], names[2:])
     array = from_long(long, "tid", "variable", "timestamp", "value", None, True, duplicates="last")
     return array.with_attrs(configs={"default": {"task": "other"}})

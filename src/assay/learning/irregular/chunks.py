@@ -160,7 +160,7 @@ def _times(column: pl.Series, as_datetime: bool) -> pl.Series:
     bad = unique.filter(parsed.is_null() & unique.is_not_null())
     if len(bad):
         numbers = " (numbers and dates are mixed)" if unique.cast(pl.Float64, strict=False).is_not_null().any() else ""
-        raise DataError(f"Column {name!r}: time {bad[0]!r} is no date of the form 2023-01-31 00:00:00{numbers}.")
+        raise DataError(f"Column {name!r}: time {bad[0]!r:.80} is no date of the form 2023-01-31 00:00:00{numbers}.")
     return pl.DataFrame({name: column}).join(pl.DataFrame({name: unique, "t": parsed}), on=name, how="left")["t"]
 
 
@@ -235,8 +235,8 @@ def _static(chunks: Sequence[pl.DataFrame], tables: Sequence[Array], ids: Array,
         at = int(counts["id"][0])
         two = pairs.filter(pl.col("id") == at)["value"].sort().to_list()[:2]
         raise DataError(
-            f"Column {name!r} is not static: {dim} {ids[at].item()!r} has the values {two[0]!r} and {two[1]!r}; "
-            "make it a signal, or name another dim."
+            f"Column {name!r} is not static: {dim} {ids[at].item()!r:.80} has the values {two[0]!r:.80} and "
+            f"{two[1]!r:.80}; make it a signal, or name another dim."
         )
     values = pairs.sort("id")["value"]
     if values.dtype == pl.String:

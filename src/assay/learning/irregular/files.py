@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError, MissingExtra
 from assay.learning.irregular.array import DIMS, Array, IrregularArray
 
@@ -26,7 +27,7 @@ def read_hdf5(path: Path | str) -> IrregularArray:
     DataError
         No HDF5 file, a data set of the layout is missing, or coordinates do not fit.
     """
-    with HDF5File(path) as file:
+    with HDF5File(path) as file, guarded(path, "HDF5 of irregular series"):
         return file.read()
 
 
@@ -58,7 +59,8 @@ class HDF5File:
         except OSError as error:
             raise DataError(f"{path} is no HDF5 file: {error}.") from error
         try:
-            self._read_head()
+            with guarded(self.path, "HDF5 of irregular series"):
+                self._read_head()
         except DataError:
             self._file.close()
             raise

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from assay.core.errors import DataError, MissingExtra
+from assay.core.datasets.readers import read_yaml, require, shown
+from assay.core.errors import DataError
 from assay.learning.irregular.array import DIMS, Array, IrregularArray
 from assay.learning.irregular.builders import encode, stratified, without_empty
-from assay.learning.irregular.readers import read_csv, read_parquet
+from assay.learning.irregular.readers import DUPLICATES, read_csv, read_parquet
 
 COLUMNS = (*DIMS, "value_id")
 _KEYS = {
@@ -72,16 +73,7 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
     DataError
         No YAML, a field that is not known or of another type, a config without a task or target.
     """
-    try:
-        import yaml
-    except ImportError as error:
-        raise MissingExtra("Reading YAML files", "irregular") from error
-    try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise DataError(f"File {path} does not exist.") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is no YAML: {' '.join(str(error).split())}.") from error
+    found = read_yaml(path, extra="irregular")
     if not isinstance(found, dict):
         raise DataError(f"{path} must hold fields like title and configs, not a {type(found).__name__}.")
     for key, value in found.items():
@@ -93,6 +85,18 @@ def read_metadata(path: Path | str) -> dict[str, Any]:
         task = config.get("task") if isinstance(config, dict) else None
         if task not in _TASKS or (task != "other" and "target" not in config):
             raise DataError(f"{path}: config {name!r} needs a task ({', '.join(_TASKS)}) and a target.")
+        for part in ("target", "split"):
+            if config.get(part) is not None or (part == "target" and task != "other"):
+                require(config, part, str, f"{path}, config {name!r}")
+    for key in found.get("columns", {}):
+        require(found["columns"], key, str, f"{path}, columns")
+    if found.get("duplicates", "error") not in DUPLICATES:
+        raise DataError(
+            f"{path}: field 'duplicates' is {shown(found['duplicates'])}; it must be {', '.join(DUPLICATES)}."
+        )
+    for dim, names in found.get("static", {}).items():
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise DataError(f"{path}: field 'static' has {shown(names)} under {dim!r}; give a list of columns.")
     unknown = [key for key in found.get("columns", {}) if key not in COLUMNS]
     if unknown:
         raise DataError(f"{path}: columns names {unknown[0]!r}; known are {', '.join(COLUMNS)}.")

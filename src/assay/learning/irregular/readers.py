@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from assay.core.datasets.readers import guarded, listed
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.learning.irregular.array import DIMS, Array, IrregularArray
 from assay.learning.irregular.chunks import Gathering
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Duplicates = Literal["error", "first", "last", "mean"]
-_DUPLICATES = ("error", "first", "last", "mean")
+DUPLICATES = ("error", "first", "last", "mean")
 Names = str | Path | Sequence[str | Path]
 # Rows at a time: of files, and of Python mappings, which weigh more.
 _CHUNK, _ROWS = 500_000, 50_000
@@ -73,12 +74,15 @@ def read_csv(
         return gathered.array(duplicates, attrs)
     # Types are guessed from the first rows; where a later row does not fit, all rows are looked at.
     for looked_at in (10_000, None):
-        scan = pl.scan_csv(paths, infer_schema_length=looked_at)
         try:
-            return _scanned(scan, paths, columns, dims, time_index_as_datetime, keep_missing).array(duplicates, attrs)
-        except pl.exceptions.PolarsError as error:
-            if looked_at is None or not isinstance(error, pl.exceptions.ComputeError):
-                raise DataError(f"{paths[0]}: {str(error).splitlines()[0]}") from error
+            with guarded(paths[0], "a long table in CSV"):
+                scan = pl.scan_csv(paths, infer_schema_length=looked_at)
+                return _scanned(scan, paths, columns, dims, time_index_as_datetime, keep_missing).array(
+                    duplicates, attrs
+                )
+        except DataError as error:
+            if looked_at is None or not isinstance(error.__cause__, pl.exceptions.ComputeError):
+                raise
     raise AssertionError("the last attempt returns or raises")
 
 
@@ -115,11 +119,9 @@ def read_parquet(
     _known_rule(duplicates)
     paths = _paths(filenames)
     columns = (ts_id, signal_id, time_id, value_id)
-    try:
+    with guarded(paths[0], "a long table in Parquet"):
         scan = pl.scan_parquet(paths)
         return _scanned(scan, paths, columns, dims, time_index_as_datetime, keep_missing).array(duplicates, attrs)
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{paths[0]}: {str(error).splitlines()[0]}") from error
 
 
 def from_long(
@@ -179,8 +181,8 @@ def _paths(filenames: Names) -> list[Path]:
 
 
 def _known_rule(duplicates: str) -> None:
-    if duplicates not in _DUPLICATES:
-        raise unknown_name("rule for duplicates", duplicates, _DUPLICATES)
+    if duplicates not in DUPLICATES:
+        raise unknown_name("rule for duplicates", duplicates, DUPLICATES)
 
 
 def _wanted(columns: Sequence[str], dims: Mapping[str, Sequence[str]] | None) -> list[str]:
@@ -191,7 +193,7 @@ def _wanted(columns: Sequence[str], dims: Mapping[str, Sequence[str]] | None) ->
 def _need(wanted: Sequence[str], found: Sequence[str], where: str) -> None:
     missing = [name for name in wanted if name not in found]
     if missing:
-        raise DataError(f"{where} has no column {missing[0]!r}; it has {', '.join(map(repr, found))}.")
+        raise DataError(f"{where} has no column {missing[0]!r}; it has {listed(found)}.")
 
 
 def _frames(found: Any) -> Iterator[pl.DataFrame]:
