@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.datasets import Data, hub
+from assay.core.datasets.readers import guarded, read_jsonl, reason
 from assay.core.errors import DataError, MissingExtra, unknown_name
 from assay.learning.pu_bench import folders
 from assay.learning.pu_bench.folders import Rows
@@ -59,16 +60,13 @@ def _splits(root: Path) -> Iterator[tuple[bool, list[dict[str, Any]], dict[str, 
         if not paths:
             raise DataError(f"{root} holds no {part} split (a .parquet or .jsonl file named after it).")
         for path in paths:
-            try:
+            with guarded(path, "rows of a data set"):
                 if path.suffix == ".parquet":
                     described = json.loads(pl.read_parquet_metadata(path).get("huggingface", "{}"))
                     features = described.get("info", {}).get("features", {})
                     yield part == "test", pl.read_parquet(path).to_dicts(), features
                 else:
-                    lines = path.read_text(encoding="utf-8").splitlines()
-                    yield part == "test", [json.loads(line) for line in lines if line.strip()], {}
-            except (ValueError, OSError, pl.exceptions.PolarsError) as error:
-                raise DataError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+                    yield part == "test", [row for _, row in read_jsonl(path)], {}
 
 
 def _split_of(path: Path) -> str:
@@ -96,8 +94,8 @@ def _pixels(cell: Any, mode: str, side: int) -> NDArray[np.uint8]:
             found = picture.convert(mode)
             if found.size != (side, side):
                 found = found.resize((side, side), Image.Resampling.LANCZOS)
-    except (OSError, TypeError) as error:
-        raise DataError(f"A picture of the data set cannot be read ({error}).") from error
+    except Exception as error:  # Pillow documents no closed set of what a damaged picture raises
+        raise DataError(f"A picture of the data set cannot be read ({reason(error)}).") from error
     array = np.asarray(found)
     return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
 
@@ -105,9 +103,11 @@ def _pixels(cell: Any, mode: str, side: int) -> NDArray[np.uint8]:
 def _pictures(root: Path, mode: str, side: int, positive: Callable[[int, Mapping[str, Any]], bool]) -> Rows:
     x, y, test = [], [], []
     for held_out, rows, features in _splits(root):
-        for row in rows:
-            x.append(_pixels(_column(row, ("image", "img"), root), mode, side))
-            y.append(positive(int(_column(row, ("label", "labels"), root)), features))
+        for number, row in enumerate(rows, 1):
+            where = f"{root}, {'test' if held_out else 'train'} row {number}"
+            with guarded(where, "a picture with the number of its label"):
+                x.append(_pixels(_column(row, ("image", "img"), root), mode, side))
+                y.append(positive(int(_column(row, ("label", "labels"), root)), features))
             test.append(held_out)
     return Rows(np.stack(x), np.array(y), np.array(test))
 

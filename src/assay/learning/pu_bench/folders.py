@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
+import math
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.datasets.archives import check_zip
+from assay.core.datasets.readers import guarded, read_bytes, read_text, reason, shown
 from assay.core.errors import DataError, MissingExtra
 
 
@@ -56,13 +58,15 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     DataError
         Another type, or another length than the header says.
     """
-    raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    raw = read_bytes(path)
     if len(raw) < 4 or raw[:3] != b"\x00\x00\x08":
         raise DataError(f"{path} is not an IDX file of bytes: it begins with {raw[:4].hex()}.")
     axes = raw[3]
+    if len(raw) < 4 + 4 * axes:
+        raise DataError(f"{path} ends inside its header of {axes} axes.")
     shape = struct.unpack(f">{axes}I", raw[4 : 4 + 4 * axes])
     values = np.frombuffer(raw, np.uint8, offset=4 + 4 * axes)
-    if len(values) != int(np.prod(shape)):
+    if len(values) != math.prod(shape):
         raise DataError(f"{path} holds {len(values)} values; its header says {' x '.join(map(str, shape))}.")
     return values.reshape(shape)
 
@@ -122,11 +126,8 @@ def alzheimer_mri(folder: Path) -> Rows:
         if not (folder / name).is_dir():
             raise DataError(f"{folder} lacks the folder {name}; it should hold {NEEDS['alzheimer_mri']}.")
         for path in sorted((folder / name).iterdir()):
-            try:
-                with Image.open(path) as picture:
-                    grey = picture.convert("L").resize((128, 128), Image.Resampling.LANCZOS)
-            except OSError as error:
-                raise DataError(f"{path} is no picture ({error}).") from error
+            with guarded(path, "a picture"), Image.open(path) as picture:
+                grey = picture.convert("L").resize((128, 128), Image.Resampling.LANCZOS)
             x.append(np.asarray(grey, np.float32)[None] / 127.5 - 1)
             y.append(name == "NonDemented")
     return Rows(np.stack(x), np.array(y))
@@ -134,14 +135,15 @@ def alzheimer_mri(folder: Path) -> Rows:
 
 def _published_embeddings(path: Path) -> Rows:
     """The published cache: train_embeddings, test_embeddings (n, 384), train_labels, test_labels."""
-    try:
+    check_zip(path)
+    with guarded(path, "a cache of embeddings"):
         with np.load(path, allow_pickle=False) as kept:
-            parts = [kept[f"{part}_embeddings"] for part in ("train", "test")]
-            labels = [kept[f"{part}_labels"] for part in ("train", "test")]
-    except (KeyError, ValueError, OSError) as error:
-        raise DataError(f"{path} is not a cache of embeddings ({error}).") from error
-    test = np.repeat([False, True], [len(part) for part in parts])
-    return Rows(np.concatenate(parts), np.concatenate(labels) == 1, test)
+            parts = [np.asarray(kept[f"{part}_embeddings"], np.float32) for part in ("train", "test")]
+            labels = [np.asarray(kept[f"{part}_labels"]) for part in ("train", "test")]
+        x, y = np.concatenate(parts), np.concatenate(labels) == 1
+    if x.ndim != 2 or y.shape != (len(x),) or [len(part) for part in labels] != [len(part) for part in parts]:
+        raise DataError(f"{path}: embeddings must be (n, features) and labels (n,); they are {x.shape} and {y.shape}.")
+    return Rows(x, y, np.repeat([False, True], [len(part) for part in parts]))
 
 
 def embedded(texts: list[str], y: list[bool], test: list[bool]) -> Rows:
@@ -192,7 +194,7 @@ def newsgroups20(folder: Path) -> Rows:
 
 def _table(path: Path, columns: int) -> list[list[str]]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip() or line.startswith(("%", "@")):
             continue
         fields = [field.strip().strip("'\"") for field in line.split(",")]
@@ -219,7 +221,7 @@ def connect4(folder: Path) -> Rows:
     known = {"win": True, "loss": False, "draw": False}
     for number, row in enumerate(rows, 1):
         if row[-1] not in known:
-            raise DataError(f"{path}, row {number}: the class is {row[-1]!r}, not win, loss or draw.")
+            raise DataError(f"{path}, row {number}: the class is {shown(row[-1])}, not win, loss or draw.")
     return Rows(one_hot([row[:-1] for row in rows], [["b", "o", "x"]] * 42), np.array([known[r[-1]] for r in rows]))
 
 
@@ -230,7 +232,7 @@ def spambase(folder: Path) -> Rows:
     try:
         values = np.array(rows, float)
     except ValueError as error:
-        raise DataError(f"{path}: a field is not a number ({error}).") from error
+        raise DataError(f"{path}: a field is not a number ({reason(error)}).") from error
     return Rows(values[:, :-1], values[:, -1] == 1, standardise=True)
 
 

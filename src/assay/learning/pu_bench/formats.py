@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.core.errors import DataError, MissingExtra
+from assay.core.datasets.readers import read_json, read_yaml, require, shown
+from assay.core.errors import DataError
 from assay.learning.pu_bench.estimators import CLASSES, estimator_class
 from assay.learning.pu_bench.grid import Configuration, configurations
 
@@ -148,9 +149,11 @@ def read_sweep(path: Path | str, *, accept_reject: bool = False) -> Sweep:
     dataset = key[name]
     scheme = found.get("label_scheme") or {}
     given = scheme.get("positive_classes") if isinstance(scheme, Mapping) else None
+    if given is not None and not (isinstance(given, list) and all(isinstance(label, int | str) for label in given)):
+        raise DataError(f"{path}, label_scheme.positive_classes: a list of classes is needed; it is {shown(given)}.")
     if given is not None and dataset in _POSITIVE and set(given) != _POSITIVE[dataset]:
         raise DataError(
-            f"{path}, label_scheme.positive_classes: {sorted(given)} are not the paper's {sorted(_POSITIVE[dataset])}, "
+            f"{path}, label_scheme.positive_classes: {shown(given)} are not the paper's {sorted(_POSITIVE[dataset])}, "
             "the only ones here."
         )
     strategies = dict(_READ, **({"sar_pusb": "sar_pusb"} if accept_reject else {}))
@@ -168,10 +171,10 @@ def read_sweep(path: Path | str, *, accept_reject: bool = False) -> Sweep:
         "dataset_class", "random_seeds", "c_values", "scenarios", "selection_strategies", "case_control_modes",
         "val_ratio", "target_prevalence", "label_scheme", "with_replacement",
     }  # fmt: skip
-    prevalence = found.get("target_prevalence")
+    prevalence, share = (_fraction(path, found, key) for key in ("target_prevalence", "val_ratio"))
     return Sweep(
         dataset, tuple(seeds), tuple(configurations(scenarios, chosen, frequencies)), tuple(dict.fromkeys(modes)),
-        float(found.get("val_ratio") or 0.01), None if prevalence is None else float(prevalence),
+        share or 0.01, prevalence,
         tuple(sorted(set(found) - used)),
     )  # fmt: skip
 
@@ -201,16 +204,16 @@ def read_method(path: Path | str) -> MethodSettings:
             options[target] = value.lower() if isinstance(value, str) else value
         elif target in has or not _SILENT.fullmatch(key):
             unused.append(key)
-    checkpoint = body.get("checkpoint") or {}
+    checkpoint = _settings(path, body, "checkpoint")
     selection = "last"
     if checkpoint.get("enabled", False):
         monitor = str(checkpoint.get("monitor", "val_f1"))
         if monitor not in _MONITORS:
             raise DataError(f"{path}, checkpoint.monitor: {monitor!r} is not known; there are {', '.join(_MONITORS)}.")
         selection = _MONITORS[monitor]
-        early = checkpoint.get("early_stopping") or {}
+        early = _settings(path, checkpoint, "early_stopping")
         if early.get("enabled") and "patience" in has:
-            options["patience"] = int(early.get("patience", 10))
+            options["patience"] = require({"patience": 10, **early}, "patience", int, f"{path}, early_stopping")
     return MethodSettings(name, options, selection, tuple(unused))
 
 
@@ -281,15 +284,24 @@ def read_results(folder: Path | str) -> pl.DataFrame:
             named = whole.get("experiment")
             raise DataError(f"{path}, experiment: {named!r} is not DATASET_SCENARIO_STRATEGY_cC_seedN.")
         for method, entry in whole["runs"].items():
-            best = entry.get("best") or {}
-            timing = entry.get("timing") or {}
-            metrics = {k: float(v) for k, v in (best.get("metrics") or {}).items() if isinstance(v, (int, float))}
+            where = f"{path}, method {method}"
+            if not isinstance(entry, dict):
+                raise DataError(f"{where}: a result must be an object, not {shown(entry)}.")
+            best, timing = (_settings(path, entry, key) for key in ("best", "timing"))
+            for holder, key in ((best, "epoch"), (timing, "duration_seconds")):
+                if holder.get(key) is not None:
+                    require(holder, key, (int, float), where)
+            metrics = {k: float(v) for k, v in _settings(path, best, "metrics").items() if isinstance(v, (int, float))}
             rows.append(
                 {"dataset": names.get(match["d"], match["d"]), "scenario": match["v"].replace("-", "_"),
                  "strategy": _READ.get(match["s"], match["s"]), "c": float(match["c"]), "seed": int(match["n"]),
                  "method": method, "epoch": best.get("epoch"), "seconds": timing.get("duration_seconds"), **metrics}
             )  # fmt: skip
-    return pl.DataFrame(rows, infer_schema_length=None).sort("dataset", "scenario", "strategy", "c", "seed", "method")
+    if not rows:
+        raise DataError(f"{folder} holds result files without a run in them.")
+    return pl.DataFrame(rows, infer_schema_length=None, strict=False).sort(
+        "dataset", "scenario", "strategy", "c", "seed", "method"
+    )
 
 
 def _result(run: Any, label: str, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -326,24 +338,14 @@ def _result(run: Any, label: str, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result_file(path: Path) -> dict[str, Any]:
-    try:
-        whole = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} is no result file ({error}).") from error
+    whole = read_json(path)
     if not isinstance(whole, dict) or not isinstance(whole.get("runs"), dict):
         raise DataError(f"{path} is no result file: it lacks experiment and runs.")
     return whole
 
 
 def _yaml(path: Path) -> dict[str, Any]:
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("Reading published settings", "pu_bench") from None
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(f"{path} cannot be read as YAML: {str(error).splitlines()[0]}.") from error
+    found = read_yaml(path, extra="pu_bench")
     if not isinstance(found, dict):
         raise DataError(f"{path} holds no settings: its top level is not a mapping.")
     return found
@@ -360,13 +362,24 @@ def _list(path: Path, found: Mapping[str, Any], key: str) -> list[Any]:
     return value
 
 
+def _fraction(path: Path, found: Mapping[str, Any], key: str) -> float | None:
+    value = found.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1):
+        raise DataError(f"{path}, {key}: {shown(value)} is no number from 0 to 1.")
+    return None if value is None else float(value)
+
+
 def _several(path: Path, found: Mapping[str, Any], key: str, known: Mapping[str, str]) -> list[str]:
     out = []
     for value in _list(path, found, key):
-        if value not in known:
-            raise DataError(f"{path}, {key}: {value!r} is not known; there are {', '.join(known)}.")
+        if not isinstance(value, str) or value not in known:
+            raise DataError(f"{path}, {key}: {shown(value)} is not known; there are {', '.join(known)}.")
         out.append(known[value])
     return out
+
+
+def _settings(path: Path, body: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    return {} if body.get(key) is None else require(body, key, dict, str(path))
 
 
 def _flat(body: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
