@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from assay.core.datasets import Data, digits, fingerprint, folder, package_file
+from assay.core.datasets.readers import guarded, listed
 from assay.core.errors import DataError, UsageError, unknown_name
 
 Matrix = NDArray[np.float64]
@@ -147,11 +148,17 @@ def read_predictions(path: Path) -> tuple[Matrix, Matrix]:
     values = "logit" if "logit" in frame.columns and "prob" not in frame.columns else "prob"
     for column in (values, "label"):
         if column not in frame.columns:
-            raise DataError(f"{path} has no column {column!r}; it has {', '.join(frame.columns)}.")
-    y = labels(frame["label"].to_numpy(), f"{path}, label")
+            raise DataError(f"{path} has no column {column!r}; it has {listed(frame.columns)}.")
+    y = labels(_plain(frame["label"], path), f"{path}, label")
     if values == "logit":
-        return y, expit(logits(frame["logit"].to_numpy(), f"{path}, logit"))
-    return y, probabilities(frame["prob"].to_numpy(), f"{path}, prob")
+        return y, expit(logits(_plain(frame["logit"], path), f"{path}, logit"))
+    return y, probabilities(_plain(frame["prob"], path), f"{path}, prob")
+
+
+def _plain(column: Any, path: Path | str) -> NDArray[Any]:
+    """A column as NumPy has it; integers beyond 64 bits have no place there."""
+    with guarded(f"{path}, column {column.name!r}", "numbers"):
+        return column.to_numpy()
 
 
 def read_column(path: Path, name: str) -> NDArray[Any]:
@@ -162,7 +169,7 @@ def read_column(path: Path, name: str) -> NDArray[Any]:
 
     frame = read_table(path)
     if name not in frame.columns:
-        raise DataError(f"{path} has no column {name!r}; it has {', '.join(frame.columns)}.")
+        raise DataError(f"{path} has no column {name!r}; it has {listed(frame.columns)}.")
     return frame[name].cast(pl.String).fill_null("missing").to_numpy()
 
 
@@ -183,15 +190,16 @@ def _table(name: str, file: str | None) -> tuple[Matrix, Matrix]:
 
     frame = read_table(Path(str(file)))
     if "label" not in frame.columns:
-        raise DataError(f"{file} has no column 'label'; it has {', '.join(frame.columns)}.")
+        raise DataError(f"{file} has no column 'label'; it has {listed(frame.columns)}.")
     features = frame.drop("label")
     wrong = [c for c, kind in features.schema.items() if not kind.is_numeric()]
     if wrong or features.is_empty():
-        raise DataError(f"{file}: columns {wrong} are not numeric; encode or drop them.")
-    x = features.to_numpy().astype(float)
+        raise DataError(f"{file}: columns {listed(wrong)} are not numeric; encode or drop them.")
+    with guarded(file, "a table of numbers"):
+        x = features.to_numpy().astype(float)
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
         raise DataError(
             f"{file}, row {row + 1}, column {features.columns[column]!r}: no finite number; repair or drop it."
         )
-    return x, labels(frame["label"].to_numpy(), f"{file}, label")
+    return x, labels(_plain(frame["label"], file), f"{file}, label")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import polars as pl
 
+from assay.core.datasets.readers import guarded
 from assay.core.errors import UsageError, unknown_name
 from assay.core.registry import load_benchmark
 from assay.core.results import Run, Runs, labels
@@ -282,4 +283,5 @@ def _effects(run: Run, sample: str) -> np.ndarray:
     paths = [run.path / entry["path"] for entries in found["artifacts"].to_list() for entry in entries or []]
     if not paths:
         raise UsageError(f"{run.id} holds no estimated effects of {sample!r}.")
-    return np.concatenate([np.load(path, allow_pickle=False) for path in paths])
+    with guarded(paths[0], "estimated effects"):
+        return np.concatenate([np.load(path, allow_pickle=False) for path in paths])

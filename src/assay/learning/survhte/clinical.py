@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.datasets import Data, fingerprint, read_table
+from assay.core.datasets.readers import guarded, listed
 from assay.core.errors import DataError, UsageError
 from assay.learning.survhte.data import SurvivalData
 from assay.learning.survhte.published import find, numbers, permutations, yes_no
@@ -111,7 +112,7 @@ def load_actg175(level: str = "LC", contrast: str = "HIV1", path: Path | None = 
         raise UsageError(f"The patients that ship are of contrast HIV1; give the whole data set for {contrast}.")
     frame = read_table(SAMPLE)
     time, event = frame["observed_time_month"].to_numpy(), frame["effect_non_censor"].to_numpy() == 1
-    return _contrast(frame, frame["trt"].to_numpy(), time.astype(float), event, contrast, level)
+    return _contrast(frame, frame["trt"].to_numpy(), time.astype(float), event, contrast, level, str(SAMPLE))
 
 
 def contrast_of(path: Path, contrast: str, level: str) -> SurvivalData:
@@ -121,27 +122,27 @@ def contrast_of(path: Path, contrast: str, level: str) -> SurvivalData:
     frame = read_table(path)
     names = [_one_of(frame, path, *pair) for pair in (("days", "time"), ("cens", "cid", "label"), ("arms", "trt"))]
     arms = CONTRASTS[contrast]
-    frame = frame.filter(frame[names[2]].is_in(arms))
+    with guarded(path, f"a trial: column {names[2]!r} holds the numbers of arms"):
+        frame = frame.filter(frame[names[2]].is_in(arms))
     base = numbers(frame, names, str(path))
     months = base[:, 0] / 30
     event = (yes_no(base[:, 1], names[1], str(path)) == 1) | (months >= _END)
     treated = (base[:, 2] == arms[1]).astype(int)
-    return _contrast(frame, treated, np.minimum(months, _END), event, contrast, level)
+    return _contrast(frame, treated, np.minimum(months, _END), event, contrast, level, str(path))
 
 
 def _one_of(frame: pl.DataFrame, path: Path, *names: str) -> str:
     for name in names:
         if name in frame.columns:
             return name
-    raise DataError(
-        f"{path}: none of the columns {', '.join(names)} is there; there are {', '.join(frame.columns[:12])}."
-    )
+    raise DataError(f"{path}: none of the columns {', '.join(names)} is there; there are {listed(frame.columns)}.")
 
 
 def _contrast(
-    frame: pl.DataFrame, treated: NDArray[Any], time: Array, event: NDArray[np.bool_], contrast: str, level: str
-) -> SurvivalData:
-    X = numbers(frame, COVARIATES, "ACTG 175")
+    frame: pl.DataFrame, treated: NDArray[Any], time: Array, event: NDArray[np.bool_], contrast: str, level: str,
+    where: str,
+) -> SurvivalData:  # fmt: skip
+    X = numbers(frame, COVARIATES, where)
     data = SurvivalData(
         f"actg175-{contrast}-{level}", X, treated.astype(np.int64), time, event, list(COVARIATES), end=_END,
         split_seed=0,
@@ -151,7 +152,7 @@ def _contrast(
     if level != "HC":
         raise UsageError(f"Levels of censoring are LC and HC; got {level!r}.")
     if "z30" not in frame.columns:
-        raise DataError("ACTG 175: high censoring hangs on the column 'z30', which is missing.")
+        raise DataError(f"{where}: high censoring hangs on the column 'z30', which is missing.")
     z30 = frame["z30"].to_numpy().astype(float)
     return replace(data, versions=tuple(_early(time, event, z30, seed) for seed in range(_VERSIONS)))
 
@@ -170,6 +171,8 @@ def published_contrast(path: Path, contrast: str, level: str) -> SurvivalData:
     frame = read_table(path)
     where = str(path)
     base = numbers(frame, ["trt", "observed_time_month", "effect_non_censor"], where)
+    if not len(base):
+        raise DataError(f"{where} holds no rows.")
     treated = (base[:, 0] != base[:, 0].min()).astype(np.int64)
     reference = frame["cate_base"].to_numpy().astype(float) if "cate_base" in frame.columns else None
     data = SurvivalData(

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from assay.core.datasets import read_table
+from assay.core.datasets.readers import guarded, listed, shown
 from assay.core.errors import DataError, MissingExtra
 from assay.learning.survhte import synthetic
 from assay.learning.survhte.data import SYNTHETIC_SIZES, SurvivalData, exact_effect
@@ -57,15 +58,15 @@ def numbers(frame: pl.DataFrame, names: Sequence[str], where: str, *, first: int
     """
     for name in names:
         if name not in frame.columns:
-            raise DataError(f"{where}: column {name!r} is missing; there are {', '.join(frame.columns[:12])}.")
+            raise DataError(f"{where}: column {name!r} is missing; there are {listed(frame.columns)}.")
     found = frame.select(pl.col(name).cast(pl.Float64, strict=False) for name in names)
     values = found.to_numpy().astype(float)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         row, column = (int(i) for i in bad[0])
         raise DataError(
-            f"{where}, row {row + first}, column {names[column]!r}: {frame[names[column]][row]!r} is no number; fill "
-            "in what is missing first."
+            f"{where}, row {row + first}, column {names[column]!r}: {shown(frame[names[column]][row])} is no number; "
+            "fill in what is missing first."
         )
     return values
 
@@ -163,7 +164,7 @@ def permutations(path: Path, rows: int) -> NDArray[np.int64] | None:
 def store_keys(path: Path) -> list[str]:
     """Names of the tables in a store, like ``Scenario_A/data``."""
     found: list[str] = []
-    with _opened(path) as file:
+    with guarded(path, "a store of pandas"), _opened(path) as file:
         file.visititems(lambda name, one: found.append(name) if "pandas_type" in one.attrs else None)
     return sorted(found)
 
@@ -177,7 +178,7 @@ def read_store(path: Path, key: str) -> tuple[pl.DataFrame, dict[str, Any]]:
         No such table, another kind of object, columns that are not numbers.
     """
     where = f"{path}, {key}"
-    with _opened(path) as file:
+    with guarded(where, "a table of pandas"), _opened(path) as file:
         if key not in file or "pandas_type" not in file[key].attrs:
             raise DataError(f"{path} has no table {key!r}; there are {', '.join(store_keys(path)) or 'none'}.")
         group = file[key]
@@ -260,7 +261,11 @@ def read_results(path: Path) -> pl.DataFrame:
     DataError
         It is laid out otherwise, or holds more than values and arrays.
     """
-    found = read_pickled(path.read_bytes(), path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from None
+    found = read_pickled(content, path)
     rows: list[dict[str, Any]] = []
     for config, scenarios in _items(found, path, "configurations"):
         for scenario, repeats in _items(scenarios, path, "scenarios"):

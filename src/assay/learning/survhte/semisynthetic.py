@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.datasets import Data, read_table
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError, UsageError
 from assay.learning.survhte.data import SurvivalData
 from assay.learning.survhte.protocol import Estimand
@@ -254,7 +255,8 @@ def _mimic(number: int, admissions: Callable[[], tuple[Array, list[str]]]) -> Su
 
 
 def _actg_syn_of(path: Path) -> SurvivalData:
-    return make_actg_syn(read_table(path))
+    with guarded(path, "the covariates of ACTG 175"):
+        return make_actg_syn(read_table(path))
 
 
 def _actg_syn_of_sample() -> SurvivalData:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.datasets import Data, fingerprint, folder, hub, read_table
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError
 from assay.learning.survhte import synthetic
 from assay.learning.survhte.data import SurvivalData, synthetic_data
@@ -101,13 +102,10 @@ def _named_rows(path: Path) -> Sequence[tuple[str, str]]:
     import polars as pl
 
     lazy = pl.scan_parquet(path) if path.suffix == ".parquet" else pl.scan_csv(path)
-    try:
-        columns = lazy.collect_schema().names()
-    except pl.exceptions.PolarsError as error:
-        raise DataError(f"{path} is no table ({str(error).splitlines()[0]}).") from None
-    if not {"setup_key", "scenario", "observed_time", "T0", "T1"} <= set(columns):
-        return []
-    pairs = lazy.select("setup_key", "scenario").unique().collect().sort("setup_key", "scenario")
+    with guarded(path, "a table"):
+        if not {"setup_key", "scenario", "observed_time", "T0", "T1"} <= set(lazy.collect_schema().names()):
+            return []
+        pairs = lazy.select("setup_key", "scenario").unique().collect().sort("setup_key", "scenario")
     return [(str(config), str(scenario)) for config, scenario in pairs.iter_rows()]
 
 
