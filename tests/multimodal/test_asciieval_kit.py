@@ -208,7 +208,7 @@ def test_bad_mappings_are_named(tmp_path, text, words):
 
 
 def test_a_mapping_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(DataError, match="cannot be read as a mapping"):
+    with pytest.raises(DataError, match="cannot be read"):
         kit.read_mapping(tmp_path / "absent.csv")
     (tmp_path / "latin.csv").write_bytes(MAPPING.encode() + b"caf\xe9,a,b,c\n")
     with pytest.raises(DataError, match="UTF-8"):

@@ -5,8 +5,6 @@ Every step that drops something says which and why; the recipe `items` puts them
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from assay.core.datasets.readers import read_rows, shown
 from assay.core.errors import DataError, UsageError
 from assay.multimodal.asciieval.data import Item, content_id
 from assay.multimodal.asciieval.generator import pick_choices, trim
@@ -251,26 +250,18 @@ def read_mapping(path: Path) -> dict[str, Place]:
     columns = ("category", "class", "group", "concept")
     mapping: dict[str, Place] = {}
     home: dict[str, str] = {}
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read as a mapping ({error}); give a CSV file in UTF-8.") from None
-    reader = csv.DictReader(io.StringIO(text, newline=""))
-    missing = [name for name in columns if name not in (reader.fieldnames or ())]
-    if missing:
-        raise DataError(f"{path}, line 1: column {missing[0]!r} is missing; the file needs {', '.join(columns)}.")
-    for row in reader:
-        where = f"{path}, line {reader.line_num}"
-        category, klass, group, concept = ((row[name] or "").strip() for name in columns)
+    for line, row in read_rows(path, columns):
+        where = f"{path}, line {line}"
+        category, klass, group, concept = (row[name].strip() for name in columns)
         for name, value in zip(columns, (category, klass, group, concept)):
             if not value:
                 raise DataError(f"{where}: field {name!r} is empty; fill it or drop the line.")
         if category in mapping:
-            raise DataError(f"{where}: field 'category' {category!r} was mapped before; keep one line.")
+            raise DataError(f"{where}: field 'category' {shown(category)} was mapped before; keep one line.")
         if home.setdefault(group, klass) != klass:
             raise DataError(
-                f"{where}: field 'group' {group!r} stands under {klass!r} here and {home[group]!r} before; "
-                "a group belongs to one class."
+                f"{where}: field 'group' {shown(group)} stands under {shown(klass)} here and {shown(home[group])} "
+                "before; a group belongs to one class."
             )
         mapping[category] = Place(klass, group, concept)
     if not mapping:

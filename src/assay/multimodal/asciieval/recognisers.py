@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.datasets.readers import guarded
 from assay.core.errors import MissingExtra, UsageError, unknown_name
 from assay.multimodal.asciieval import prompts
 from assay.multimodal.asciieval.data import Item, load
@@ -70,7 +71,8 @@ def read_picture(png: bytes, side: int = _SIDE) -> NDArray[np.float32]:
     """Ink of a picture in [0, 1], its darkest pixel 1, fitted into a square of ``side`` pixels, (side, side)."""
     from PIL import Image
 
-    ink = 255 - np.asarray(Image.open(io.BytesIO(png)).convert("L"))
+    with guarded("The picture", "an image"):
+        ink = 255 - np.asarray(Image.open(io.BytesIO(png)).convert("L"))
     seen = ink > max(8, int(ink.max()) // 8)
     rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
     if not rows.size:

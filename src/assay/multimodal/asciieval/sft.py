@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -41,14 +42,19 @@ def read_rows(data: Path) -> list[dict[str, Any]]:
         names = row.get("images") or []
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise DataError(f"{file}, line {line}: field 'images' must be a list of file names, not {names!r:.80}.")
-        pictures = [(file.parent / name).resolve() for name in names]
-        for picture in pictures:
-            if not picture.is_relative_to(file.parent.resolve()) or not picture.is_file():
-                raise DataError(
-                    f"{file}, line {line}: field 'images' names {picture.name}, which is not in its folder."
-                )
+        with guarded(f"{file}, line {line}", "a row: field 'images' must name files"):
+            pictures = [(file.parent / name).resolve() for name in names]
+            for picture in pictures:
+                if not picture.is_relative_to(file.parent.resolve()) or not picture.is_file():
+                    raise DataError(
+                        f"{file}, line {line}: field 'images' names {picture.name}, which is not in its folder."
+                    )
         content = messages[0].get("content")
-        places = sum(part.get("type") == "image" for part in content) if isinstance(content, list) else 0
+        places = (
+            sum(isinstance(p, Mapping) and p.get("type") == "image" for p in content)
+            if isinstance(content, list)
+            else 0
+        )
         if places != len(pictures):
             raise DataError(
                 f"{file}, line {line}: {places} places for pictures, but field 'images' has {len(pictures)}."

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from assay.core.datasets.readers import read_bytes
 from assay.core.errors import UsageError
 from assay.multimodal.asciieval.data import Item
 from assay.multimodal.asciieval.generator import trim
@@ -64,7 +65,7 @@ def cow_items(folder: Path | str | None = None, seed: int = 0) -> list[Item]:
     seen: set[str] = set()
     for path in sorted(found.glob("*.cow")):
         if path.stem in COWS:
-            art = read_cow(path.read_text(encoding="utf-8", errors="replace"), path.name)
+            art = read_cow(read_bytes(path).decode("utf-8", "replace"), path.name)
             if art and art not in seen:
                 seen.add(art)
                 placed.append((RawArt(art, path.stem, path.name), COWS[path.stem]))
