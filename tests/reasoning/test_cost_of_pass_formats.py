@@ -102,7 +102,7 @@ def test_missing_files_and_columns_are_named(tmp_path):
     with pytest.raises(DataError, match="column 'answer' is missing"):
         read_records(tmp_path / "dataset.parquet")
     (tmp_path / "dataset.parquet").write_bytes(b"no parquet")
-    with pytest.raises(DataError, match="not readable"):
+    with pytest.raises(DataError, match="cannot be read as Parquet"):
         read_records(tmp_path / "dataset.parquet")
     with pytest.raises(DataError, match="Column 'metric_score' is missing"):
         RecordStore(tmp_path).write(metric_rows((0, 1.0, True)).drop("metric_score"), METRIC)

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from assay.core.datasets import hub, read_json, read_jsonl, read_table
+from assay.core.datasets import hub, read_jsonl, read_table
+from assay.core.datasets.readers import saved_files, saved_splits
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.reasoning.cost_of_pass.sampling import published_sample
 
@@ -306,12 +307,12 @@ def files(chosen: DataSet, found: Path) -> list[Path]:
         return [found]
     splits = found / "dataset_dict.json"
     if splits.is_file():
-        names = read_json(splits)["splits"]
+        names = saved_splits(found)
         names = [name for name in names if chosen.part is None or name == chosen.part] or names
         return [path for name in names for path in files(chosen, found / name)]
     state = found / "state.json"
     if state.is_file():
-        return [found / entry["filename"] for entry in read_json(state)["_data_files"]]
+        return saved_files(found)
     every = sorted(p for p in found.rglob("*") if p.suffix in SUFFIXES and "cache" not in p.name)
     right = [p for p in every if chosen.part and chosen.part in str(p.relative_to(found)).lower()]
     if not (right or every):

@@ -21,6 +21,7 @@ import polars as pl
 
 from assay.core.benchmark import Outcome
 from assay.core.datasets import read_json
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError, UsageError
 from assay.core.files import write_atomically
 from assay.reasoning.cost_of_pass import scoring, techniques
@@ -93,17 +94,18 @@ def read_records(root: str | Path, kind: str = "metric") -> pl.DataFrame:
 
 
 def _read(path: Path) -> pl.DataFrame:
-    try:
+    with guarded(path, "Parquet"):
         frame = pl.read_parquet(path)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise DataError(f"{path}: not readable ({str(error).splitlines()[0]}).") from None
     lacking = [name for name in BASE if name not in frame.columns and name not in ("completed", "timestamp", "uid")]
     if lacking:
         raise DataError(f"{path}: column {lacking[0]!r} is missing; there are {', '.join(frame.columns)}.")
     if "completed" not in frame.columns:
         frame = frame.with_columns(pl.lit(None, pl.Boolean).alias("completed"))
+    if frame.schema["answer"] not in (pl.String, pl.Null):
+        raise DataError(f"{path}: column 'answer' is of type {frame.schema['answer']}, and must be text.")
     unfinished = pl.col("answer").fill_null("").str.contains(r"(?s)<incomplete>.*?</incomplete>")
-    return frame.with_columns(pl.coalesce(pl.col("completed").cast(pl.Boolean), ~unfinished).alias("completed"))
+    with guarded(path, "records: column 'completed' must be true or false"):
+        return frame.with_columns(pl.coalesce(pl.col("completed").cast(pl.Boolean), ~unfinished).alias("completed"))
 
 
 def incomplete(answer: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from assay.core.datasets import read_json, read_jsonl
+from assay.core.datasets.readers import guarded, read_json, read_jsonl, require, shown
 from assay.core.errors import DataError, UsageError, unknown_name
 
 Log = Mapping[str, Any]
@@ -53,29 +53,49 @@ def read_inspect(paths: str | Path | Iterable[str | Path], *, scorer: str | None
 def _inspect_rows(path: Path, scorer: str | None) -> Iterator[dict[str, Any]]:
     header, samples = _zipped(path) if path.suffix == ".eval" else _plain(path)
     about = header.get("eval")
-    if not isinstance(about, Mapping) or "model" not in about or "task" not in about:
+    if not isinstance(about, Mapping) or not all(isinstance(about.get(name), str) for name in ("model", "task")):
         raise DataError(f"{path}: not a log of inspect-ai (no eval.task and eval.model).")
-    for sample in samples:
-        where = f"{path}, sample {sample.get('id')!r}, epoch {sample.get('epoch')!r}"
+    for number, sample in enumerate(samples, 1):
+        if not isinstance(sample, Mapping):
+            raise DataError(f"{path}, sample {number}: not a sample of inspect-ai but {shown(sample)}.")
+        where = f"{path}, sample {shown(sample.get('id'))}, epoch {shown(sample.get('epoch'))}"
         if "id" not in sample or "epoch" not in sample:
             raise DataError(f"{where}: a sample needs id and epoch.")
-        usage = (sample.get("model_usage") or {}).get(about["model"]) or {}
-        cached = usage.get("input_tokens_cache_read") or 0
+        usage = _object(_object(sample, "model_usage", where), about["model"], where)
+        cached = _tokens(usage, "input_tokens_cache_read", where)
         failed = sample.get("error") is not None
         yield {
             "task": about["task"],
             "model": about["model"],
             "sample": str(sample["id"]),
-            "attempt": int(sample["epoch"]) - 1,
-            "correct": None if failed else _inspect_score(sample.get("scores") or {}, scorer, where),
+            "attempt": require(sample, "epoch", int, where) - 1,
+            "correct": None if failed else _inspect_score(_object(sample, "scores", where), scorer, where),
             "status": "error" if failed else "ok",
-            "seconds": float(sample.get("total_time") or 0.0),
-            "prompt_tokens": (usage.get("input_tokens") or 0) + cached + (usage.get("input_tokens_cache_write") or 0),
+            "seconds": float(_number(sample, "total_time", where) or 0.0),
+            "prompt_tokens": sum(_tokens(usage, f"input_tokens{kind}", where) for kind in ("", "_cache_write"))
+            + cached,
             "cached_tokens": cached,
-            "completion_tokens": usage.get("output_tokens") or 0,
-            "reasoning_tokens": usage.get("reasoning_tokens") or 0,
-            "cost": usage.get("total_cost"),
+            "completion_tokens": _tokens(usage, "output_tokens", where),
+            "reasoning_tokens": _tokens(usage, "reasoning_tokens", where),
+            "cost": _number(usage, "total_cost", where),
         }
+
+
+def _object(holder: Log, field: str, where: str) -> Log:
+    """An object that may be left out or null."""
+    return {} if holder.get(field) is None else require(holder, field, dict, where)
+
+
+def _number(holder: Log, field: str, where: str) -> float | None:
+    return None if holder.get(field) is None else require(holder, field, (int, float), where)
+
+
+def _tokens(usage: Log, field: str, where: str) -> int:
+    """A count; one beyond what a table holds is damage."""
+    count = 0 if usage.get(field) is None else require(usage, field, int, where)
+    if not 0 <= count < 2**53:
+        raise DataError(f"{where}: field {field!r} is {shown(count)}, and must be a number of tokens.")
+    return count
 
 
 def _inspect_score(scores: Mapping[str, Any], scorer: str | None, where: str) -> float:
@@ -104,7 +124,7 @@ def _plain(path: Path) -> tuple[Log, Iterable[Log]]:
     log = read_json(path)
     if not isinstance(log, Mapping):
         raise DataError(f"{path}: not a log of inspect-ai (an object is needed).")
-    return log, log.get("samples") or []
+    return log, [] if log.get("samples") is None else require(log, "samples", list, str(path))
 
 
 def _zipped(path: Path) -> tuple[Log, Iterable[Log]]:
@@ -112,7 +132,7 @@ def _zipped(path: Path) -> tuple[Log, Iterable[Log]]:
 
     try:
         archive = zipfile.ZipFile(path)
-    except (zipfile.BadZipFile, OSError) as error:
+    except (zipfile.BadZipFile, OSError, NotImplementedError, ValueError) as error:
         raise DataError(f"{path}: not a log of inspect-ai ({error}).") from None
     names = archive.namelist()
     if "header.json" not in names:
@@ -121,10 +141,12 @@ def _zipped(path: Path) -> tuple[Log, Iterable[Log]]:
     def member(name: str) -> Log:
         if archive.getinfo(name).file_size > _LARGEST:
             raise DataError(f"{path}: {name} unpacks to more than {_LARGEST // 2**20} MB.")
-        try:
-            return msgspec.json.decode(archive.read(name))
-        except (msgspec.DecodeError, zipfile.BadZipFile, NotImplementedError) as error:
-            raise DataError(f"{path}: {name} is not readable ({error}).") from None
+        # Damaged members raise what zipfile and its decompressors like: no closed set.
+        with guarded(f"{path}: {name}", "JSON"):
+            found = msgspec.json.decode(archive.read(name))
+        if not isinstance(found, dict):
+            raise DataError(f"{path}: {name} must hold an object, not {shown(found)}.")
+        return found
 
     # Read one by one: a log of many samples does not fit into memory with all its events.
     return member("header.json"), (
@@ -176,7 +198,8 @@ def read_lm_eval(
             wanted = row.get("filter") if wanted is None else wanted
             if row.get("filter") != wanted:
                 continue
-            prompts, replies = _exchange(row, where)
+            with guarded(where, "a sample of lm-eval"):
+                prompts, replies = _exchange(row, where)
             rows += [
                 {
                     "task": _task_of(path),
@@ -207,7 +230,10 @@ def _exchange(row: Log, where: str) -> tuple[str, list[str]]:
 
 
 def _lm_eval_score(row: Log, metric: str | None, where: str) -> float:
-    names = row.get("metrics") or [
+    listed = row.get("metrics")
+    if listed is not None and not (isinstance(listed, list) and all(isinstance(name, str) for name in listed)):
+        raise DataError(f"{where}: field 'metrics' is {shown(listed)}, and must be a list of names.")
+    names = listed or [
         name
         for name, value in row.items()
         if isinstance(value, (int, float)) and not isinstance(value, str) and name not in ("doc_id",)
@@ -215,7 +241,7 @@ def _lm_eval_score(row: Log, metric: str | None, where: str) -> float:
     name = metric or (names[0] if names else None)
     if name is None or name not in row:
         raise DataError(f"{where}: no metric {metric or ''!r}; there are {', '.join(names) or 'none'}.")
-    return float(row[name])
+    return float(require(row, name, (int, float, bool), where))
 
 
 def _task_of(path: Path) -> str:

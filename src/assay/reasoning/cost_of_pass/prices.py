@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import polars as pl
 
+from assay.core.datasets.readers import require
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.systems.chat.facts import bare_name
 from assay.systems.chat.prices import Rate
@@ -356,7 +357,7 @@ class PriceBook:
             raise UsageError(f"A price book is a .csv, .json or .toml file; got {path.name!r}.")
         try:
             rows = _rows(path.suffix, path.read_text(encoding="utf-8-sig"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError, csv.Error) as error:
             raise DataError(f"{path} cannot be read as a price book: {error}.") from None
         if not isinstance(rows, list) or not rows or not all(isinstance(row, Mapping) for row in rows):
             raise DataError(f"{path}: no prices; expected a list of rows with model, input and output.")
@@ -445,7 +446,7 @@ def _tariff(row: Mapping[str, Any], line: int, currencies: Mapping[str, float], 
         raise DataError(
             f"{where}: field {lacking[0]!r} is missing; a price needs model, input and output, or model and hour."
         )
-    currency = row.get("currency", "USD")
+    currency = require(row, "currency", str, where) if "currency" in row else "USD"
     if currency != "USD" and currency not in currencies:
         raise DataError(
             f"{where}: currency {currency!r} has no rate; give currencies={{{currency!r}: USD of one unit}}."
