@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError, DataFaults, unknown_name
 from assay.representations.hume import questions
 from assay.representations.hume.items import Item, PairItems
@@ -214,8 +215,10 @@ def _argilla(
     for number, row in rows:
         where = f"{path}, record {number}"
         try:
-            pair, item, part = _place(row, known, where)
-            for user, values in _submitted(row, where).items():
+            with guarded(where, "a record of Argilla"):
+                pair, item, part = _place(row, known, where)
+                submitted = _submitted(row, where)
+            for user, values in submitted.items():
                 who = people.setdefault(user, f"annotator_{len(people) + 1}")
                 answer = _answer(pair, item, values, where)
                 if part is None:

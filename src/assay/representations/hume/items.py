@@ -180,7 +180,7 @@ def _item(row: Mapping[str, Any], spec: TaskSpec, where: str) -> Item:
         documents, relevant = row.get("documents"), row.get("relevant")
         if not isinstance(documents, list) or not documents:
             raise DataError(f"{where}: field 'documents' must be a list of objects with 'id' and 'text'.")
-        if not isinstance(relevant, list) or len(relevant) != len(documents) or set(relevant) - {0, 1}:
+        if not isinstance(relevant, list) or len(relevant) != len(documents) or any(x not in (0, 1) for x in relevant):
             raise DataError(f"{where}: field 'relevant' must hold a 0 or 1 for each of {len(documents)} documents.")
         texts = [_text(d if isinstance(d, Mapping) else {}, "text", f"{where}, documents") for d in documents]
         ids = [_text(d, "id", f"{where}, documents") for d in documents]

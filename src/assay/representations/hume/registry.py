@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
+from assay.core.datasets.readers import require, shown
 from assay.core.errors import DataError, UsageError, unknown_name
 
 Kind = Literal["classification", "clustering", "reranking", "sts"]
@@ -90,6 +92,8 @@ class TaskSpec:
     @classmethod
     def of(cls, row: Mapping[str, Any], where: str) -> TaskSpec:
         """From JSON or TOML; DataError names what is wrong."""
+        if not isinstance(row, Mapping):
+            raise DataError(f"{where}: a task must be an object, not {shown(row)}.")
         known = {f.name for f in fields(cls)}
         for name in row:
             if name not in known:
@@ -99,7 +103,28 @@ class TaskSpec:
             raise DataError(f"{where}: a task needs the text {missing[0]!r}.")
         if row["kind"] not in KINDS:
             raise DataError(f"{where}: {unknown_name('kind of task', row['kind'], KINDS)}")
+        for name, kind in _SHAPES.items():
+            if name in row:
+                require(row, name, kind, where)
+        for subset, languages in (row.get("subsets") or {}).items():
+            if not isinstance(languages, list) or not all(isinstance(code, str) for code in languages):
+                raise DataError(f"{where}: field 'subsets' must hold language codes by subset, not {shown(languages)}.")
+            if Path(subset).name != subset or len(subset) > 100:
+                raise DataError(f"{where}: the subset {shown(subset)} cannot be the name of a file.")
+        if Path(row["name"]).name != row["name"] or "\0" in row["name"] or len(row["name"]) > 100:
+            raise DataError(f"{where}: field 'name' is {shown(row['name'])}, which cannot be the name of a folder.")
+        for name in ("scale", "gold_scale"):
+            pair = row.get(name, (0, 5))
+            if len(pair) != 2 or not all(isinstance(x, (int, float)) for x in pair) or not pair[0] < pair[1]:
+                raise DataError(f"{where}: field {name!r} is {shown(pair)}, and must be a lower and an upper number.")
         return cls(**row)
+
+
+_SHAPES: Mapping[str, type | tuple[type, ...]] = {
+    "dataset": str, "revision": str, "licence": str, "domains": list, "construction": str, "subsets": dict,
+    "items": int, "human": dict, "outside": list, "labels": dict, "samples_per_label": int, "candidates": int,
+    "relevant": int, "scale": list, "gold_scale": list,
+}  # fmt: skip
 
 
 @cache

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from assay.core.datasets.readers import read_rows, require, shown
 from assay.core.errors import DataError
 from assay.representations.hume.registry import MAIN, MODEL_MAIN, TaskSpec, key
 
@@ -78,8 +78,10 @@ def read_result(path: Path | str) -> dict[str, dict[str, Any]]:
     if not isinstance(task, str):
         raise DataError(f"{path}: field 'task_name' is {task!r}, and must be the name of a task.")
     by_pair: dict[str, list[dict[str, Any]]] = {}
-    for split, entries in found["scores"].items():
-        for entry in entries:
+    for split in found["scores"]:
+        for entry in require(found["scores"], split, list, f"{path}, scores"):
+            if not isinstance(entry, Mapping):
+                raise DataError(f"{path}, split {split}: an entry must be an object, not {shown(entry)}.")
             main, subset = entry.get("main_score"), entry.get("hf_subset")
             if not isinstance(main, (int, float)) or isinstance(main, bool) or not isinstance(subset, str):
                 raise DataError(
@@ -119,15 +121,14 @@ def read_scores(folder: Path | str) -> dict[str, dict[str, float]]:
 
 def _read_csv(path: Path) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
-    with path.open(encoding="utf-8", newline="") as stream:
-        for line, row in enumerate(csv.DictReader(stream), 2):
-            try:
-                value = float(row["main_score"])
-                found.setdefault(row["model"], {})[key(row["task"], row["hf_subset"])] = value
-            except (KeyError, TypeError, ValueError) as error:
-                raise DataError(
-                    f"{path}, line {line}: a row needs model, task, hf_subset and a number main_score ({error})."
-                ) from None
+    for line, row in read_rows(path, ("model", "task", "hf_subset", "main_score")):
+        try:
+            value = float(row["main_score"])
+        except ValueError:
+            raise DataError(
+                f"{path}, line {line}: field 'main_score' is {shown(row['main_score'])}, and must be a number."
+            ) from None
+        found.setdefault(row["model"], {})[key(row["task"], row["hf_subset"])] = value
     return found
 
 

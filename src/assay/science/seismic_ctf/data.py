@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.datasets.archives import check_zip
 from assay.core.errors import DataError, UsageError
 from assay.science.seismic_ctf import scoring
 from assay.science.seismic_ctf.definition import PARAMETERS, Definition, PairSpec, known_definition, read_definition
@@ -176,7 +177,7 @@ class CTFDataset:
         }
 
     def _find(self, folder: Path, name: str) -> Path | None:
-        if Path(name).name != name:
+        if not isinstance(name, str) or Path(name).name != name or len(name) > 200 or "\0" in name:
             raise DataError(f"{self.name}: the definition names the file {name!r}, which is not a plain file name.")
         stem = Path(name).stem
         for candidate in (name, *(stem + suffix for suffix in SUFFIXES)):
@@ -241,6 +242,7 @@ def read_matrix(path: Path | str) -> Matrix:
         if suffix == ".npy":
             found = np.load(path, allow_pickle=False)
         elif suffix == ".npz":
+            check_zip(path)
             with np.load(path, allow_pickle=False) as archive:
                 names = archive.files
                 found = archive[names[0]] if len(names) == 1 else None
@@ -256,12 +258,15 @@ def read_matrix(path: Path | str) -> Matrix:
             raise DataError(f"There is no file {path}.") from None
         objects = " It holds Python objects, which are never loaded." if "pickle" in str(error).lower() else ""
         raise DataError(f"{path} cannot be read as a matrix ({type(error).__name__}).{objects}") from None
-    except Exception as error:
-        if type(error).__module__.startswith(("zipfile", "zlib", "scipy")):
-            raise DataError(f"{path} is damaged ({type(error).__name__}).") from None
+    except DataError:
         raise
+    except Exception as error:
+        # Damaged archives and headers raise what zipfile, zlib, tokenize and scipy like.
+        raise DataError(f"{path} is damaged ({type(error).__name__}).") from None
     if found is None:
         raise DataError(f"{path} holds {len(names)} variables ({', '.join(names[:4])}); it must hold exactly one.")
+    if not isinstance(found, np.ndarray):
+        raise DataError(f"{path} holds no array.")
     if found.dtype == object or found.dtype.kind not in "fiub":
         raise DataError(f"{path} holds values of type {found.dtype}; it must be a matrix of real numbers.")
     if found.ndim != 2:

@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
+from assay.core.datasets.readers import read_yaml
+from assay.core.errors import DataError, UsageError, unknown_name
 
 PARAMETERS = {8: ((1.0, 2.0, 4.0), 3.0), 9: ((1.0, 2.0, 3.0), 4.0)}
 """Tags of the parametric pairs: those of the training matrices, that of the test."""
@@ -179,16 +180,8 @@ def read_definition(path: Path | str) -> Definition:
     DataError
         A field is missing or of another kind; file and field are named.
     """
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtra("A data set's YAML", "seismic_ctf") from None
     path = Path(path)
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise DataError(f"{path} cannot be read as YAML: {str(error).splitlines()[0]}") from None
-    return from_config(path.stem, content, str(path))
+    return from_config(path.stem, read_yaml(path, extra="seismic_ctf"), str(path))
 
 
 def from_config(name: str, content: Any, where: str) -> Definition:
@@ -199,7 +192,7 @@ def from_config(name: str, content: Any, where: str) -> Definition:
             raise DataError(f"{where}: field {place}{key} is missing.")
         value = holder[key]
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise DataError(f"{where}: field {place}{key} has the value {value!r}, which is of another kind.")
+            raise DataError(f"{where}: field {place}{key} has the value {value!r:.80}, which is of another kind.")
         return value
 
     params = need(content, "evaluation_params", dict, "")
@@ -215,6 +208,8 @@ def from_config(name: str, content: Any, where: str) -> Definition:
     for number, entry in enumerate(need(content, "pairs", list, "")):
         place = f"pairs[{number}]."
         train = need(entry, "train", (list, str), place)
+        if isinstance(train, list) and not all(isinstance(file, str) for file in train):
+            raise DataError(f"{where}: field {place}train must name files, not {train!r:.80}.")
         pairs.append(
             PairSpec(
                 need(entry, "id", int, place),
@@ -227,19 +222,27 @@ def from_config(name: str, content: Any, where: str) -> Definition:
     metadata = need(content, "metadata", dict, "")
     shapes = {}
     for file, shape in need(metadata, "matrix_shapes", dict, "metadata.").items():
-        if not (isinstance(shape, list) and len(shape) == 2 and all(isinstance(n, int) and n > 0 for n in shape)):
+        sizes = isinstance(shape, list) and all(isinstance(n, int) and 0 < n < 2**31 for n in shape)
+        if not sizes or len(shape) != 2:
             raise DataError(f"{where}: metadata.matrix_shapes.{file} must be [rows, sensors], not {shape!r}.")
         shapes[file] = (shape[0], shape[1])
+    starts = need(metadata, "matrix_start_index", dict, "metadata.")
+    for file, start in starts.items():
+        if not isinstance(start, int) or isinstance(start, bool) or abs(start) > 2**53:
+            raise DataError(f"{where}: metadata.matrix_start_index.{file} must be a whole number, not {start!r:.80}.")
+    shown = content.get("visualizations") or []
+    if not isinstance(shown, list):
+        raise DataError(f"{where}: field visualizations must be a list, not {shown!r:.80}.")
     known = ("delta_t", "spatial_dimension", "matrix_shapes", "matrix_start_index")
     return Definition(
         name,
         need(content, "type", str, ""),
         tuple(pairs),
         shapes,
-        dict(need(metadata, "matrix_start_index", dict, "metadata.")),
+        dict(starts),
         float(need(metadata, "delta_t", (int, float), "metadata.")),
         need(need(content, "evaluations", dict, ""), "long_time", str, "evaluations."),
-        visualizations=tuple(content.get("visualizations") or ()),
+        visualizations=tuple(shown),
         metadata={key: value for key, value in metadata.items() if key not in known},
         **numbers,
     )

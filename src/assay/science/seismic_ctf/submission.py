@@ -133,7 +133,7 @@ def _read_csv(path: Path, data: CTFDataset, pairs: Mapping[str, Sequence[int]], 
             head = [cell.strip() for cell in next(reader, [])]
             if head[:3] != ["id", "pair_id", "timestep"] or len(head) < 4:
                 raise DataError(
-                    f"{path}, line 1: columns must be id, pair_id, timestep, then features; got {head[:5]}."
+                    f"{path}, line 1: columns must be id, pair_id, timestep, then features; got {str(head[:5])[:120]}."
                 )
             for cells in reader:
                 try:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.datasets.readers import read_text
 from assay.core.errors import DataError, UsageError
 from assay.science.seismic_ctf.data import Pair, validation_scores, validation_split
 from assay.science.seismic_ctf.protocol import seeded_copy
@@ -33,7 +34,7 @@ def parse_space(text: str) -> Space:
     """A search space from JSON; every field is checked."""
     try:
         space = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"The search space is not JSON ({error}).") from None
     if not isinstance(space, dict) or not space:
         raise UsageError("The search space must be an object of parameters by name.")
@@ -136,11 +137,11 @@ def _read_log(log: Path, space: Space) -> list[dict[str, Any]]:
     if not log.is_file():
         return []
     rows = []
-    lines = log.read_text(encoding="utf-8").splitlines()
+    lines = read_text(log).splitlines()
     for number, line in enumerate(lines, start=1):
         try:
             rows.append(json.loads(line))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             if number == len(lines):
                 # A torn last line: that trial is done again.
                 log.write_text("".join(one + "\n" for one in lines[:-1]), encoding="utf-8")

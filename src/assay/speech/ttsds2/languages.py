@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.cache import ContentCache, cache_folder
+from assay.core.datasets.readers import read_rows, shown
 from assay.core.errors import DataError, UsageError
 from assay.speech.ttsds2.scoring import DEFAULT, Distribution, Settings, distance, score
 
@@ -74,13 +74,13 @@ def read_typology(path: str | Path, names: Sequence[str]) -> Array:
         A pair is missing, or a distance is no number.
     """
     found: dict[frozenset[str], float] = {}
-    with Path(path).open(newline="", encoding="utf-8-sig") as stream:
-        reader = csv.DictReader(stream)
-        for row in reader:
-            try:
-                found[frozenset((row["a"], row["b"]))] = float(row["distance"])
-            except (KeyError, TypeError, ValueError):
-                raise DataError(f"{path}, line {reader.line_num}: needs a, b and a number distance.") from None
+    for line, row in read_rows(path, ("a", "b", "distance")):
+        try:
+            found[frozenset((row["a"], row["b"]))] = float(row["distance"])
+        except ValueError:
+            raise DataError(
+                f"{path}, line {line}: field 'distance' is {shown(row['distance'])}, and must be a number."
+            ) from None
     table = np.zeros((len(names), len(names)))
     for i, a in enumerate(names):
         for j in range(i):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.core.datasets.readers import guarded
 from assay.core.errors import DataError
 from assay.core.results import Run, Runs, labels
 
@@ -63,10 +64,8 @@ def read_board(path: str | Path) -> pl.DataFrame:
     """
     import polars as pl
 
-    try:
+    with guarded(path, "a leaderboard"):
         frame = pl.read_csv(path, schema_overrides={"ttsds2": pl.Float64})
-    except (OSError, pl.exceptions.PolarsError) as error:
-        raise DataError(f"{path} cannot be read as a leaderboard ({error}).") from None
     absent = [c for c in COLUMNS if c not in frame.columns]
     if absent:
         raise DataError(f"{path}: the column {absent[0]!r} is missing; there must be {', '.join(COLUMNS)}.")

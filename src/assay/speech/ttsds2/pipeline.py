@@ -7,7 +7,6 @@ the manifest says so.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ import numpy as np
 
 from assay.core.audit import Audit
 from assay.core.datasets.manifest import write_manifest
+from assay.core.datasets.readers import guarded, read_json
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.speech.ttsds2.datasets import ENDINGS, Array
 from assay.speech.ttsds2.texts import LANGUAGES, characters, error_rate, plain
@@ -110,7 +110,7 @@ class Utterance:
         """Samples and rate."""
         import soundfile
 
-        with soundfile.SoundFile(self.recording.path) as file:
+        with guarded(self.recording.path, "audio"), soundfile.SoundFile(self.recording.path) as file:
             file.seek(int(self.start * file.samplerate))
             data = file.read(int(self.seconds * file.samplerate), dtype="float32", always_2d=True)
             return data.mean(axis=1), file.samplerate
@@ -168,14 +168,13 @@ class LocalFolder:
         facts: dict[str, Any] = {}
         beside = path.with_suffix(".json")
         if beside.is_file():
-            try:
-                facts = json.loads(beside.read_text(encoding="utf-8"))
+            facts = read_json(beside)
+            with guarded(beside, "the description of a recording"):
                 segments = tuple(
                     (float(s["start"]), float(s["end"]), str(s["speaker"]), str(s["text"]))
                     for s in facts.get("segments", ())
                 )
-            except (json.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-                raise DataError(f"{beside} does not describe a recording ({type(error).__name__}: {error}).") from None
+                facts["views"] = int(facts.get("views", 0))
         else:
             segments = ()
         return Recording(

@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from assay.core.datasets.readers import read_jsonl, read_rows, shown
 from assay.core.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -34,16 +34,17 @@ def read_ratings(path: str | Path) -> pl.DataFrame:
     import polars as pl
 
     file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{file} cannot be read ({error}).") from None
-    numbered = _json_rows(file, text) if file.suffix == ".jsonl" else _csv_rows(file, text)
+    numbered = read_jsonl(file) if file.suffix == ".jsonl" else read_rows(file, COLUMNS)
     rows = []
     for line, row in numbered:
+        absent = [c for c in COLUMNS if c not in row]
+        if absent:
+            raise DataError(f"{file}, line {line}: the field {absent[0]!r} is missing.")
         scale = str(row["scale"]).upper()
         if scale not in SCALES:
-            raise DataError(f"{file}, line {line}: field 'scale' is {row['scale']!r}; there are {', '.join(SCALES)}.")
+            raise DataError(
+                f"{file}, line {line}: field 'scale' is {shown(row['scale'])}; there are {', '.join(SCALES)}."
+            )
         low, high = SCALES[scale]
         try:
             value = float(row["value"])
@@ -51,36 +52,12 @@ def read_ratings(path: str | Path) -> pl.DataFrame:
             value = math.nan
         if not low <= value <= high:
             raise DataError(
-                f"{file}, line {line}: field 'value' is {row['value']!r}; {scale} goes from {low:g} to {high:g}."
+                f"{file}, line {line}: field 'value' is {shown(row['value'])}; {scale} goes from {low:g} to {high:g}."
             )
         rows.append({**{c: str(row[c]) for c in COLUMNS[:4]}, "scale": scale, "value": value})
     if not rows:
         raise DataError(f"{file} holds no ratings.")
     return pl.DataFrame(rows)
-
-
-def _csv_rows(file: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
-    reader = csv.DictReader(text.splitlines())
-    absent = [c for c in COLUMNS if c not in (reader.fieldnames or ())]
-    if absent:
-        raise DataError(f"{file}, line 1: the column {absent[0]!r} is missing; there must be {', '.join(COLUMNS)}.")
-    return [(reader.line_num, row) for row in reader]
-
-
-def _json_rows(file: Path, text: str) -> list[tuple[int, dict[str, Any]]]:
-    found = []
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{file}, line {number}: no JSON ({error.msg}).") from None
-        absent = [c for c in COLUMNS if not isinstance(row, dict) or c not in row]
-        if absent:
-            raise DataError(f"{file}, line {number}: the field {absent[0]!r} is missing.")
-        found.append((number, row))
-    return found
 
 
 def attentive(ratings: pl.DataFrame, checks: Mapping[str, float], *, tolerance: float = 0.5, least: float = 0.8) -> Any:
