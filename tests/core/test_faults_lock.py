@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -161,3 +163,31 @@ def test_what_a_refused_process_had_read_before_never_overwrites_what_the_other_
     assert second.info["seconds"] >= seconds
     assert second.info["scores"] == first.info["scores"] == ["met"]
     check_whole(folder, 60)
+
+
+MAP = """
+import sys, time
+from assay.core.map import resumable_map
+def slow(item):
+    with open(sys.argv[2], "a") as log:
+        log.write(f"{item}\\n")
+    time.sleep(0.05)
+    return item
+print(list(resumable_map(slow, range(40), key=str, out=sys.argv[1], workers=0)))
+"""
+
+
+def test_a_second_process_at_a_recipes_folder_is_refused_and_nothing_is_made_twice(tmp_path):
+    log = tmp_path / "log"
+    command = [sys.executable, "-c", MAP, str(tmp_path / "out"), str(log)]
+    first = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    wait_for(lambda: log.exists(), first)
+    second = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert re.search(
+        rf"UsageError: Another process is writing to .*out/\.journal \(pid {first.pid} on this machine", second.stderr
+    )
+    out, _ = first.communicate()
+    assert out == f"{list(range(40))}\n"
+    third = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert third.stdout == out
+    assert sorted(map(int, log.read_text().split())) == list(range(40))

@@ -20,6 +20,7 @@ from assay.core.engine import in_thread
 from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.executors.local import ContextThreads, metered_call
 from assay.core.executors.pool import Pool
+from assay.core.files import locked
 from assay.core.journal import Journal, read_arrays
 from assay.core.metering import RunScope, current_scope
 from assay.core.registry import benchmark_class, resolve, typed_options
@@ -70,6 +71,8 @@ def resumable_map(
     ------
     MapError
         After everything else is done: how many items failed, and the first failure.
+    UsageError
+        Another process is at work in the folder; the sentence names it.
     """
     if executor not in ("local", "ray"):
         raise unknown_name("executor", executor, ["local", "ray"])
@@ -82,12 +85,15 @@ def resumable_map(
         twice = next(k for i, k in enumerate(keys) if k in keys[:i])
         raise UsageError(f"resumable_map: two items have the key {twice!r}; keys must be unique.")
     done = _finished(folder)
-    todo = deque((k, item) for k, item in zip(keys, listed) if k not in done)
-    if todo:
+    if any(k not in done for k in keys):
         failures: list[tuple[str, BaseException]] = []
         cluster = (address,) if executor == "ray" else None
-        with Journal(folder) as journal:
-            in_thread(lambda: asyncio.run(_map(fn, todo, journal, failures, workers, connections, cluster)))
+        with locked(folder):
+            # What another process did until it let go of the lock is done.
+            done = _finished(folder)
+            todo = deque((k, item) for k, item in zip(keys, listed) if k not in done)
+            with Journal(folder) as journal:
+                in_thread(lambda: asyncio.run(_map(fn, todo, journal, failures, workers, connections, cluster)))
         if failures:
             name, error = failures[0]
             raise MapError(
