@@ -446,6 +446,16 @@ class BatchedDQN:
         over = np.asarray(first) - discounted
         return total.reshape(runs, count).mean(1), over.reshape(runs, count).mean(1)
 
+    def recorded(self, run: int) -> Transitions:
+        """What a run played, as long as nothing was overwritten in its replay memory, oldest first."""
+        n = min(self.replay.written, self.replay.capacity)
+        order = (np.arange(n) + (self.replay.written if self.replay.written > n else 0)) % self.replay.capacity
+        seen, numbers = self.replay.seen[run].cpu().numpy()[order], self.replay.numbers[run].cpu().numpy()[order]
+        flags = numbers[:, 2:].astype(bool)
+        return Transitions(
+            seen[:, 0], numbers[:, 0].astype(np.int64), numbers[:, 1], seen[:, 1], flags[:, 0], flags[:, 1]
+        )
+
     # -- keeping -------------------------------------------------------------------------------------------------------
 
     def checkpoint(self, path: Path | str) -> Checkpoint:

@@ -384,6 +384,8 @@ class EnvSpec:
     make: Callable[[Sequence[Sequence[int] | int]], VectorEnv]
     low: float
     high: float
+    quick: bool = False
+    """Whether it is stepped in numpy."""
 
     def normalised(self, value: float | np.ndarray) -> Any:
         """Returns on the scale from ``low`` (0) to ``high`` (1)."""
@@ -391,7 +393,7 @@ class EnvSpec:
 
 
 def _minatar(game: str) -> Callable[[Sequence[Sequence[int] | int]], VectorEnv]:
-    return lambda seeds: GymLoop(seeds, lambda: _MinAtarGame(game))
+    return lambda seeds: GymLoop(seeds, lambda: minatar_env(game))
 
 
 def _registered(name: str) -> Callable[[Sequence[Sequence[int] | int]], VectorEnv]:
@@ -402,43 +404,50 @@ def _registered(name: str) -> Callable[[Sequence[Sequence[int] | int]], VectorEn
     return make
 
 
-class _MinAtarGame:
-    """One MinAtar game with gymnasium's calls; sticky actions 0.1, difficulty rising, as it comes."""
+def minatar_env(game: str) -> Any:
+    """One MinAtar game as a gymnasium environment; sticky actions 0.1, difficulty rising, as it comes."""
+    gymnasium = _gymnasium()
+    try:
+        from minatar import Environment
+    except ImportError:
+        raise MissingExtra(f"MinAtar's {game}", "minto") from None
 
-    def __init__(self, game: str) -> None:
-        try:
-            from gymnasium.spaces import Box, Discrete
-            from minatar import Environment
-        except ImportError:
-            raise MissingExtra(f"MinAtar's {game}", "minto") from None
-        self.env = Environment(game)
-        self.observation_space = Box(0, 1, tuple(self.env.state_shape()), dtype=bool)  # pyright: ignore[reportArgumentType]
-        self.action_space = Discrete(self.env.num_actions())
+    class Game(gymnasium.Env):
+        def __init__(self) -> None:
+            self.env = Environment(game.replace("SpaceInvaders", "space_invaders").lower())
+            self.observation_space = gymnasium.spaces.Box(0, 1, tuple(self.env.state_shape()), dtype=bool)
+            self.action_space = gymnasium.spaces.Discrete(self.env.num_actions())
 
-    def reset(self, seed: int | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        if seed is not None:
-            self.env.seed(seed)
-        self.env.reset()
-        return self.env.state(), {}
+        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+            if seed is not None:
+                self.env.seed(seed)
+            self.env.reset()
+            return self.env.state(), {}
 
-    def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        reward, done = self.env.act(action)
-        return self.env.state(), float(reward), bool(done), False, {}
+        def step(self, action: int) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+            reward, done = self.env.act(int(action))
+            return self.env.state(), float(reward), bool(done), False, {}
+
+    return Game()
 
 
 # Ends of the scales: a random policy's mean return (measured, `assay make minto scales`), and gymnasium's threshold of
 # a solved task; MinAtar has none, and a round 10 stands for it.
 ENVS: dict[str, EnvSpec] = {
-    "CartPole-v1": EnvSpec(CartPole, 22.0, 475.0),
-    "Acrobot-v1": EnvSpec(Acrobot, -500.0, -100.0),
-    "MountainCar-v0": EnvSpec(MountainCar, -200.0, -110.0),
+    "CartPole-v1": EnvSpec(CartPole, 22.0, 475.0, True),
+    "Acrobot-v1": EnvSpec(Acrobot, -500.0, -100.0, True),
+    "MountainCar-v0": EnvSpec(MountainCar, -200.0, -110.0, True),
     "LunarLander-v3": EnvSpec(_registered("LunarLander-v3"), -180.0, 200.0),
-    "MinAtar/Breakout": EnvSpec(Breakout, 0.5, 10.0),
-    "MinAtar/Asterix": EnvSpec(_minatar("asterix"), 0.5, 10.0),
-    "MinAtar/Freeway": EnvSpec(_minatar("freeway"), 0.0, 10.0),
-    "MinAtar/Seaquest": EnvSpec(_minatar("seaquest"), 0.1, 10.0),
-    "MinAtar/SpaceInvaders": EnvSpec(_minatar("space_invaders"), 3.0, 10.0),
+    "MinAtar/Breakout": EnvSpec(Breakout, 0.5, 10.0, True),
+    "MinAtar/Asterix": EnvSpec(_minatar("Asterix"), 0.5, 10.0),
+    "MinAtar/Freeway": EnvSpec(_minatar("Freeway"), 0.0, 10.0),
+    "MinAtar/Seaquest": EnvSpec(_minatar("Seaquest"), 0.1, 10.0),
+    "MinAtar/SpaceInvaders": EnvSpec(_minatar("SpaceInvaders"), 3.0, 10.0),
 }
+
+
+CONTINUOUS: dict[str, tuple[float, float]] = {"Pendulum-v1": (-1250.0, -150.0)}
+"""The same for real-number actions. Pendulum has no threshold; -150 is what good policies earn."""
 
 
 def find_env(name: str) -> EnvSpec:
@@ -449,6 +458,24 @@ def find_env(name: str) -> EnvSpec:
     if name not in gymnasium.registry:
         raise unknown_name("environment", name, [*ENVS, *gymnasium.registry])
     return EnvSpec(_registered(name), 0.0, 1.0)
+
+
+def scale(name: str, value: float) -> float:
+    """A return on the scale of its environment; of environments that are not in `ENVS` as it is."""
+    if name in CONTINUOUS:
+        low, high = CONTINUOUS[name]
+        return (value - low) / (high - low)
+    return ENVS[name].normalised(value) if name in ENVS else value
+
+
+def single(name: str) -> Any:
+    """One gymnasium environment of that name, MinAtar's among them."""
+    if name.startswith("MinAtar/") and name in ENVS:
+        return minatar_env(name.removeprefix("MinAtar/"))
+    gymnasium = _gymnasium()
+    if name not in gymnasium.registry:
+        raise unknown_name("environment", name, [*ENVS, *gymnasium.registry])
+    return gymnasium.make(name)
 
 
 def _gymnasium() -> Any:
