@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 
 import msgspec
 import pytest
@@ -90,6 +91,19 @@ def test_a_manifest_with_odd_values_hides_one_run_only(house, toy, odd):
     reader = house.client("reader")
     assert "toy_judged" in reader.get("/runs").text
     assert reader.get("/runs/odd").status_code == 422
+
+
+@pytest.mark.parametrize("left", [0, 3000, -8], ids=["empty", "half", "without its end"])
+def test_a_truncated_table_hides_its_own_records_only_and_says_so(house, toy, left):
+    good = next(path for path in house.settings.runs.iterdir() if (path / "run.json").is_file())
+    torn = shutil.copytree(good, house.settings.runs / "torn") / "records.parquet"
+    torn.write_bytes(torn.read_bytes()[:left])
+    reader = house.client("reader")
+    assert reader.get("/runs").status_code == 200
+    assert reader.get(f"/runs/{good.name}/records").status_code == 200
+    answer = reader.get("/runs/torn/records")
+    assert answer.status_code == 422
+    assert "A table of this run is damaged" in answer.text
 
 
 def test_a_second_server_in_the_folder_leaves_what_the_first_has_read(tmp_path):

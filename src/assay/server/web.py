@@ -221,4 +221,7 @@ def unexpected(request: Request, error: Exception) -> Response:
     """The answer to an error nobody expected: a number under which the log says more."""
     number = secrets.token_hex(4)
     log.error("error %s at %s %s", number, request.method, request.url.path, exc_info=error)
+    if type(error).__module__.startswith("polars") and str(error).startswith("parquet:"):
+        said = f"A table of this run is damaged and cannot be read; the server's log says more under {number}."
+        return refusal(request, 422, said)
     return refusal(request, 500, f"Something went wrong here; the server's log says more under {number}.")
