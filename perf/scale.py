@@ -2,7 +2,7 @@
 
     python perf/scale.py                     # tables
     python perf/scale.py --write             # and the figures of docs/scaling.md
-    python perf/scale.py --largest 100000    # without the million
+    python perf/scale.py --part counts --json figures.json    # one part, added to what the file holds
 
 Clusters of several nodes need root: their raylets live in a network namespace of their own. Without, they are left out,
 and the script says so.
@@ -36,6 +36,7 @@ REST_MS = 20.0
 RESTS_A_WORKER = 250
 EMPTY = 40_000
 GOAL, GOAL_NODES, GOAL_LANES = 10**8, 1_000, 64
+PARTS = ("local", "ray", "nodes", "empty", "counts")
 MARKS = ("<!-- figures -->", "<!-- end of figures -->")
 
 
@@ -136,20 +137,15 @@ def over_nodes(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Everything."""
-    found: dict[str, Any] = {
-        "python": platform.python_version(),
-        "cores": os.cpu_count(),
-        "load_before": load(),
-        "local": curve("local", options.repeats),
-        "ray": curve("ray", options.repeats),
-        "nodes": over_nodes(options.repeats),
-        "empty": {name: empty(name) for name in ("local", "ray")},
-        "counts": counts(options.largest),
-    }
-    found["load_after"] = load()
-    return found
+def measure(options: argparse.Namespace, part: str) -> Any:
+    """One part of it."""
+    if part == "counts":
+        return counts(options.largest)
+    if part == "nodes":
+        return over_nodes(options.repeats)
+    if part == "empty":
+        return {name: empty(name) for name in ("local", "ray")}
+    return curve(part, options.repeats)
 
 
 def shown(found: dict[str, Any]) -> str:
@@ -159,11 +155,8 @@ def shown(found: dict[str, Any]) -> str:
     def line(row: dict[str, Any]) -> list[Any]:
         return [row["trials_s"], row["overhead_ms"], 100 * row["efficiency"], row["start_s"]]
 
-    texts = [
-        f"Python {found['python']}, {found['cores']} cores; load averages before {found['load_before']}, after "
-        f"{found['load_after']}",
-        "",
-    ]
+    loads = "; ".join(f"{part} {before} {after}" for part, (before, after) in found["load"].items())
+    texts = [f"Python {found['python']}, {found['cores']} cores; load averages before and after: {loads}", ""]
     for name in ("local", "ray"):
         rows = [[str(r["workers"]), *line(r)] for r in found[name]]
         texts.append(table(f"{name}: trials of {REST_MS:g} ms on one machine", ["workers", *head], rows))
@@ -258,14 +251,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--largest", type=int, default=COUNTS[-1], help="no more trials than this")
     parser.add_argument("--repeats", type=int, default=3, help="medians of so many runs a number of workers")
-    parser.add_argument("--json", type=Path, help="write the figures there, for programs")
-    parser.add_argument("--from-json", type=Path, help="show figures measured before")
+    parser.add_argument("--part", choices=PARTS, help="measure this alone; the other figures come from the JSON file")
+    parser.add_argument("--show", action="store_true", help="measure nothing: show what the JSON file holds")
+    parser.add_argument("--json", type=Path, help="keep the figures there, for programs and for the next part")
     parser.add_argument("--write", action="store_true", help="write the figures of docs/scaling.md")
     options = parser.parse_args(arguments)
+    found: dict[str, Any] = {"load": {}}
+    if options.json and options.json.exists() and (options.part or options.show):
+        found = json.loads(options.json.read_text())
     try:
-        found = json.loads(options.from_json.read_text()) if options.from_json else measure(options)
-        if options.json:
-            options.json.write_text(json.dumps(found, indent=1))
+        for part in () if options.show else (options.part,) if options.part else PARTS:
+            before = load()
+            found[part] = measure(options, part)
+            found |= {"python": platform.python_version(), "cores": os.cpu_count()}
+            found["load"][part] = [before, load()]
+            if options.json:
+                options.json.write_text(json.dumps(found, indent=1))
+        if missing := [part for part in PARTS if part not in found]:
+            print(f"Still to measure: {', '.join(missing)}.")
+            return 0
         print(shown(found))
         print(extrapolated(found))
         if options.write:

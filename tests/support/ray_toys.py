@@ -23,14 +23,15 @@ def note(log: str, line: str) -> None:
 
 
 class Loading(Task):
-    """Samples of a data set that is loaded, by whoever loads it, with a line in a log."""
+    """Samples of a data set that is loaded, by whoever loads it, with a line in a log; the last twenty trials wait for
+    a file called ``gate``."""
 
     name = "loading"
     system = Answerer
     attempts = 2
 
-    def __init__(self, n: int, log: str, pause: float, needs: Needs) -> None:
-        self.n, self.log, self.pause, self.needs = n, log, pause, needs
+    def __init__(self, n: int, log: str, pause: float, gate: str, needs: Needs) -> None:
+        self.n, self.log, self.pause, self.gate, self.needs = n, log, pause, gate, needs
         self._data = None
 
     def data(self) -> np.ndarray:
@@ -46,6 +47,8 @@ class Loading(Task):
     def trial(self, system, sample, ctx):
         if self.pause:
             time.sleep(self.pause)
+        while self.gate and ctx.attempt and sample.input >= self.n - 20 and not Path(self.gate).exists():
+            time.sleep(0.02)
         ctx.progress(1, 2, step=sample.input)
         row = self.data()[sample.input]
         # Data are the trial's own to write on, as in a process that loaded them by itself.
@@ -68,14 +71,11 @@ class Spread(Benchmark):
     name, title = "toy_spread", "Rows of a matrix"
     metrics = (mean("mean", headline=True),)
 
-    def __init__(
-        self, n: int = 40, log: str = "", pause: float = 0.0, cpus: float = 1.0, gpus: float = 0.0, memory: float = 0.0
-    ) -> None:
-        self.n, self.log, self.pause = n, log, pause
-        self.needs = Needs(cpus=cpus, gpus=gpus, memory_gb=memory or None)
+    def __init__(self, n: int = 40, log: str = "", pause: float = 0.0, gate: str = "") -> None:
+        self.n, self.log, self.pause, self.gate = n, log, pause, gate
 
     def tasks(self):
-        return [Loading(self.n, self.log, self.pause, self.needs)]
+        return [Loading(self.n, self.log, self.pause, self.gate, Needs())]
 
     def methods(self):
         return {"doubler": Doubler}

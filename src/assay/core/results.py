@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from assay.core.benchmark import Metric
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.core.files import is_locked
-from assay.core.frames import one_type_a_column
+from assay.core.frames import KEY, one_type_a_column
 from assay.core.registry import benchmark_class, load_benchmark
 from assay.core.store import Store, load_output
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from assay.core.metrics import Score
+
+TEXTS = ("exchanges", "output", "target")
 
 
 class Run:
@@ -71,6 +73,30 @@ class Run:
         return self._store.read_records()
 
     @cached_property
+    def measures(self) -> pl.DataFrame:
+        """`records` without their texts (exchanges, output, target), which may be many times as large as all else."""
+        if "records" in self.__dict__ or not self._store.compacted:
+            return self.records.drop(TEXTS)
+        return self._store.read_compacted(without=TEXTS)
+
+    def measures_for(self, metrics: Iterable[Metric]) -> pl.DataFrame:
+        """`measures`, or all columns where a metric may read texts."""
+        return self.records if any(map(_reads_texts, metrics)) else self.measures
+
+    def with_texts(self, some: pl.DataFrame) -> pl.DataFrame:
+        """A few rows of `measures`, their texts beside them."""
+        if set(TEXTS) <= set(some.columns):
+            return some
+        if "records" in self.__dict__ or not self._store.compacted:
+            texts = self.records.select(*KEY, *TEXTS)
+        else:
+            place = (
+                self.measures.select(KEY).with_row_index("place").join(some.select(KEY), on=KEY, how="semi")["place"]
+            )
+            texts = self._store.read_places(place.to_list(), [*KEY, *TEXTS])
+        return some.join(texts, on=KEY, how="left", maintain_order="left")
+
+    @cached_property
     def samples(self) -> pl.DataFrame:
         """One row a planned sample: task, sample, index, cluster, target, groups."""
         return self._store.read_samples()
@@ -93,7 +119,7 @@ class Run:
     @property
     def missing(self) -> int:
         """Planned trials that have no record."""
-        return self.info["trials"] - self.records.height
+        return self.info["trials"] - self.measures.height
 
     def metrics(self) -> Sequence[Metric]:
         """The benchmark's metrics, with its options where it can be rebuilt."""
@@ -107,7 +133,7 @@ class Run:
 
         groups = (by,) if isinstance(by, str) else tuple(by)
         for group in groups:
-            if group not in self.records.columns:
+            if group not in self.measures.columns:
                 raise unknown_name(
                     "group", group, [*self.info.get("groups", []), *self.info.get("outcome_groups", []), "task"]
                 )
@@ -116,7 +142,7 @@ class Run:
         if any(m.over == "rows" for m in chosen):
             rows = self.all_rows()
         resample = {name: task["resample"] for name, task in self.info["tasks"].items()}
-        return evaluate_all(chosen, self.records, resample, by=groups, rows=rows)
+        return evaluate_all(chosen, self.measures_for(chosen), resample, by=groups, rows=rows)
 
     def all_rows(self) -> pl.DataFrame:
         """Rows of all tasks with the key, cluster and groups of their records."""
@@ -143,6 +169,14 @@ class Run:
             [k for k in keys if k in self.records.columns and (k in keys[:3] or k not in rows.columns)]
         )
         return rows.join(known, on=["task", "sample", "attempt"], how="left")
+
+
+def _reads_texts(metric: Metric) -> bool:
+    """Whether a metric may read texts: it says so, or is a function or an expression of its own."""
+    if metric.over == "rows":
+        return False
+    where = metric.where or {}
+    return metric.terms is None or not isinstance(where, Mapping) or bool({*metric.reads, *where} & set(TEXTS))
 
 
 class Runs(Sequence[Run]):

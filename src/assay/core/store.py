@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -242,6 +242,38 @@ class Store:
         """All records, compacted or not."""
         return self._records(self._fresh()[0])
 
+    @property
+    def compacted(self) -> bool:
+        """Whether all records lie in records.parquet."""
+        return (self.path / "records.parquet").exists() and not journal_files(self.path / "journal")
+
+    def read_compacted(self, *, without: Sequence[str]) -> pl.DataFrame:
+        """records.parquet but for some columns, which are not read."""
+        import polars as pl
+
+        path = self.path / "records.parquet"
+        return _reading(path, RECORDS_ADVICE, lambda: pl.scan_parquet(path).drop(without).collect())
+
+    def read_places(self, places: Iterable[int], columns: Sequence[str]) -> pl.DataFrame:
+        """Some columns of the records at some places of records.parquet, in its order; one group of rows in memory."""
+        import polars as pl
+
+        path = self.path / "records.parquet"
+        blocks: dict[int, list[int]] = {}
+        for place in sorted(places):
+            blocks.setdefault(place // ROW_GROUP, []).append(place % ROW_GROUP)
+
+        def read() -> pl.DataFrame:
+            scan = pl.scan_parquet(path).select(columns)
+            parts = [scan.clear().collect()]
+            for block, rows in blocks.items():
+                some = scan.slice(block * ROW_GROUP, ROW_GROUP).collect()[rows]
+                # Through Python: a few texts as polars cuts them out would keep the whole group's in memory.
+                parts.append(pl.DataFrame(some.to_dict(as_series=False), schema=some.schema))
+            return pl.concat(parts)
+
+        return _reading(path, RECORDS_ADVICE, read)
+
     def read_rows(self, task: str) -> pl.DataFrame:
         """The rows of one task, with their record's sample and attempt; an empty frame where there are none."""
         return self._rows(task)
@@ -403,8 +435,15 @@ def _read(path: Path, advice: str, columns: list[str] | None = None) -> pl.DataF
     """A Parquet file of the run."""
     import polars as pl
 
+    return _reading(path, advice, lambda: pl.read_parquet(path, columns=columns))
+
+
+def _reading(path: Path, advice: str, read: Callable[[], pl.DataFrame]) -> pl.DataFrame:
+    """``read()``, with one sentence for a file that is missing or damaged."""
+    import polars as pl
+
     try:
-        return pl.read_parquet(path, columns=columns)
+        return read()
     except FileNotFoundError:
         raise DataError(f"{path} is missing; {advice}.") from None
     except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:

@@ -49,8 +49,8 @@ class Board:
 
     @cached_property
     def frames(self) -> dict[str, pl.DataFrame]:
-        """Records by label."""
-        return {label: run.records for label, run in zip(self.labels, self.runs)}
+        """Records by label, without their texts unless a metric reads these."""
+        return {label: run.measures_for(metrics) for label, run, metrics in zip(self.labels, self.runs, self._metrics)}
 
     @cached_property
     def n_records(self) -> int:
@@ -89,7 +89,7 @@ class Board:
         """All scores by label, overall and by group."""
         found = {}
         for label, run, metrics in zip(self.labels, self.runs, self._metrics):
-            by = [group for group in self.groups if group in run.records.columns]
+            by = [group for group in self.groups if group in self.frames[label].columns]
             if self.n_records <= LARGE:
                 found[label] = list(run.scores(by=by, metrics=metrics))
             else:

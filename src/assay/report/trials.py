@@ -72,10 +72,10 @@ def choose(board: Board, images: ImageBudget) -> Choice:
         frame = board.frames[label]
         frame = frame.with_columns(_kind_of(column, higher_is_better, board.is_unread(label)).alias(_KIND))
         counts[label] = dict(frame[_KIND].drop_nulls().value_counts().iter_rows())
-        for kind, share in each.items():
-            some = frame.filter(pl.col(_KIND) == kind)
-            for row in _evenly(some, share, kind).iter_rows(named=True):
-                shown.append(_show(run.path, row, kind, label, column, board.group_columns(label), images))
+        some = [_evenly(frame.filter(pl.col(_KIND) == kind), share, kind) for kind, share in each.items()]
+        groups = board.group_columns(label)
+        for row in run.with_texts(pl.concat(some)).iter_rows(named=True):
+            shown.append(_show(run.path, row, row[_KIND], label, column, groups, images))
     order = list(KINDS)
     shown.sort(key=lambda trial: order.index(trial.kind))
     return Choice(shown, counts)
