@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import pickle
@@ -21,7 +22,7 @@ from assay.core.errors import AssayError, UsageError, unknown_name
 from assay.core.executors.local import ContextThreads, metered_call
 from assay.core.executors.pool import Pool
 from assay.core.files import locked
-from assay.core.journal import Journal, read_arrays
+from assay.core.journal import Journal, checked_array, journal_files
 from assay.core.metering import RunScope, current_scope
 from assay.core.registry import benchmark_class, resolve, typed_options
 
@@ -33,9 +34,16 @@ class MapError(AssayError):
     """Some items failed; all others are kept, and calling again does the failed ones only."""
 
 
-class _Entry(msgspec.Struct):
+class _Name(msgspec.Struct):
     key: str
+
+
+class _Entry(_Name):
     value: msgspec.Raw
+
+
+_names = msgspec.json.Decoder(list[_Name])
+_entries = msgspec.json.Decoder(list[_Entry])
 
 
 def resumable_map(
@@ -50,6 +58,9 @@ def resumable_map(
     address: str | None = None,
 ) -> Iterator[Any]:
     """``fn`` of every item, in order; what is done is on disk within a second and never done again.
+
+    Results are read back one at a time as they are asked for: memory holds the items and their keys, however large
+    the results are.
 
     Parameters
     ----------
@@ -82,15 +93,16 @@ def resumable_map(
     listed = list(items)
     keys = [key(item) for item in listed]
     if len(set(keys)) != len(keys):
-        twice = next(k for i, k in enumerate(keys) if k in keys[:i])
+        seen: set[str] = set()
+        twice = next(k for k in keys if k in seen or seen.add(k))
         raise UsageError(f"resumable_map: two items have the key {twice!r}; keys must be unique.")
-    done = _finished(folder)
+    done = _Finished(folder)
     if any(k not in done for k in keys):
         failures: list[tuple[str, BaseException]] = []
         cluster = (address,) if executor == "ray" else None
         with locked(folder):
             # What another process did until it let go of the lock is done.
-            done = _finished(folder)
+            done = _Finished(folder)
             todo = deque((k, item) for k, item in zip(keys, listed) if k not in done)
             with Journal(folder) as journal:
                 in_thread(lambda: asyncio.run(_map(fn, todo, journal, failures, workers, connections, cluster)))
@@ -100,13 +112,37 @@ def resumable_map(
                 f"{len(failures)} of {len(listed)} items failed, first {name!r} ({type(error).__name__}: {error}); "
                 f"the others are kept in {out}, run the same again to retry."
             ) from error
-        done = _finished(folder)
-    return (msgspec.json.decode(done[k]) for k in keys)
+        done = _Finished(folder)
+    return done.values(keys)
 
 
-def _finished(folder: Path) -> dict[str, bytes]:
-    decoder = msgspec.json.Decoder(list[_Entry])
-    return {e.key: bytes(e.value) for array in read_arrays(folder) for e in decoder.decode(array)}
+class _Finished:
+    """Results by key. What is kept in memory is where they stand in the journal, not what they are."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = journal_files(folder)
+        self._places: dict[str, tuple[int, int]] = {}
+        for number, path in enumerate(self._files):
+            place = 0
+            with path.open("rb") as file:
+                for line in file:
+                    array = checked_array(line)
+                    if array is not None:
+                        self._places |= {entry.key: (number, place) for entry in _names.decode(array)}
+                    place += len(line)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._places
+
+    def values(self, keys: Iterable[str]) -> Iterator[Any]:
+        """One result after the other."""
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(path.open("rb")) for path in self._files]
+            for key in keys:
+                number, place = self._places[key]
+                files[number].seek(place)
+                entries = _entries.decode(checked_array(files[number].readline()) or b"[]")
+                yield from (msgspec.json.decode(entry.value) for entry in entries if entry.key == key)
 
 
 async def _map(
