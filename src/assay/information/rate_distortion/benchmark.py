@@ -74,7 +74,7 @@ class Curves(Task):
         curve = system.curve(eps)
         seconds = time.perf_counter() - begun
         rows, scores = compare(curve, case)
-        return Outcome({**scores, "seconds": seconds}, rows=rows)
+        return Outcome({**scores, "seconds_curve": seconds}, rows=rows)
 
 
 class RateDistortionBenchmark(Benchmark):
@@ -104,12 +104,13 @@ class RateDistortionBenchmark(Benchmark):
         median("rate_error", headline=True, higher_is_better=False, bounds=(0, None), by=("source",)),
         mean("lagrangian_gap", higher_is_better=False, by=("source",)),
         mean("ceiling_gap", higher_is_better=False, bounds=(0, None)),
-        mean("seconds", higher_is_better=False, bounds=(0, None)),
+        mean("seconds_curve", higher_is_better=False, bounds=(0, None)),
     )
     analyses = {name: f"{_ROOM}.analyses:{name}" for name in ("curves", "errors", "envelope", "slopes")}
     recipes = {
         "reproduce": f"{_ROOM}.reproduce:reproduce",
         "patches": f"{_ROOM}.recipes:patches",
+        "trajectories": f"{_ROOM}.recipes:trajectories",
     }
 
     def __init__(
