@@ -255,9 +255,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         from assay.core.files import CLOSED, FULL
 
-        if error.errno not in FULL | CLOSED:
+        if error.filename is None and error.errno not in FULL | CLOSED:
             raise
-        print(f"assay: Could not write {error.filename or 'a file'} ({error.strerror}).", file=sys.stderr)
+        print(f"assay: {error.filename or 'A file'}: {error.strerror}.", file=sys.stderr)
         code = COULD_NOT_RUN
     if argv is None:
         sys.exit(code)

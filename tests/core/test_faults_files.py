@@ -6,7 +6,7 @@ import json
 import shutil
 
 import pytest
-from broken_runs import assay, check_whole, done, journalled, killed_run
+from broken_runs import assay, check_whole, done, journalled, killed_run, wait_for
 
 import assay as library
 from assay.core.errors import DataError, UsageError
@@ -207,3 +207,15 @@ def test_what_a_killed_run_had_paid_counts_against_the_budget_of_the_next(killed
     run = library.resume(killed)
     assert run.info["paid"] == pytest.approx(run.records["calls"].explode().struct.field("paid").sum())
     assert run.info["paid"] > calls
+
+
+def test_a_folder_that_is_deleted_under_a_run_stops_it_with_a_sentence(tmp_path):
+    folder = tmp_path / "run"
+    line = ["run", "toy_judged", "-s", "method:doubler", "-o", "n=200", "-o", "pause=0.2", "--connections", "2"]
+    process = assay(*line, "--into", folder, "--quiet")
+    wait_for(lambda: len(journalled(folder)) >= 2, process)
+    shutil.rmtree(folder)
+    code, said = done(process, timeout=30)
+    assert code == 3
+    assert said.count("\n") == 1
+    assert "was moved or deleted while it was written; bring it back and resume, or begin anew." in said

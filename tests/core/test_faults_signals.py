@@ -207,3 +207,39 @@ def test_a_run_inside_a_notebooks_loop_hears_ctrl_c_and_loses_nothing(tmp_path):
     assert not (tmp_path / "run" / "journal").exists()
     assert done(assay("resume", tmp_path / "run", "--quiet")) == (0, "")
     check_whole(tmp_path / "run", 60)
+
+
+def test_a_terminal_that_is_closed_ends_the_run_as_sigterm_does(tmp_path):
+    process = long_run(tmp_path)
+    wait_for(lambda: (tmp_path / "run" / "journal").is_dir(), process)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGHUP)
+    process.stderr.close()
+    assert process.wait(timeout=30) >= 0
+    assert Run(tmp_path / "run").status == "interrupted"
+    assert not (tmp_path / "run" / "journal").exists()
+
+
+def test_a_reader_of_the_progress_that_leaves_ends_nothing(tmp_path):
+    """As in ``assay run ... 2>&1 | head -1``."""
+    import os
+    import subprocess
+    import sys
+
+    from broken_runs import environment
+
+    reading, writing = os.pipe()
+    code = (
+        "import sys\nfrom assay.commands import progress\nprogress.QUIET_SECONDS = 0.1\n"
+        "from assay.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    line = ["run", "toy_judged", "-s", "method:doubler", "-o", "n=30", "-o", "pause=0.1", "--connections", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *line, "--into", str(tmp_path / "run")], env=environment(),
+        stdout=subprocess.DEVNULL, stderr=writing,
+    )  # fmt: skip
+    os.close(writing)
+    assert os.read(reading, 10)
+    os.close(reading)
+    process.wait(timeout=60)
+    check_whole(tmp_path / "run", 30)

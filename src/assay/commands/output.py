@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, is_dataclass
@@ -28,9 +29,10 @@ def err() -> Console:
 
 
 def say(text: str, *, quiet: bool = False) -> None:
-    """One line on standard error."""
+    """One line on standard error; nobody may read it."""
     if not quiet:
-        print(text, file=sys.stderr)
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr)
 
 
 def show_rows(title: str, rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:

@@ -44,12 +44,33 @@ class ProgressState:
     shown: dict[str, str] = field(default_factory=dict)
 
 
+class Watched:
+    """A progress whose watcher may leave (a pipe that is closed, a terminal that is gone): then nobody is told."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+
+    def start(self, total: int, done: int) -> None:
+        self._tell("start", total, done)
+
+    def update(self, state: ProgressState) -> None:
+        self._tell("update", state)
+
+    def finish(self, state: ProgressState) -> None:
+        self._tell("finish", state)
+
+    def _tell(self, what: str, *facts: Any) -> None:
+        if self._progress is not None:
+            try:
+                getattr(self._progress, what)(*facts)
+            except OSError:
+                self._progress = None
+
+
 class RunSink:
     """Writes records to the journal, counts, and stops the run at too many errors."""
 
-    def __init__(
-        self, journal: Journal, state: ProgressState, progress: Progress | None, max_errors: float | None
-    ) -> None:
+    def __init__(self, journal: Journal, state: ProgressState, progress: Progress, max_errors: float | None) -> None:
         self.stopping = False
         self.reason: str | None = None
         self._journal = journal
@@ -100,15 +121,14 @@ class RunSink:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        if self._progress is not None and now - self._last >= PROGRESS_SECONDS:
+        if now - self._last >= PROGRESS_SECONDS:
             self._last = now
             self._state.seconds = now - self._begun
             self._progress.update(self._state)
 
     def finish(self) -> None:
         self._state.seconds = time.monotonic() - self._begun
-        if self._progress is not None:
-            self._progress.finish(self._state)
+        self._progress.finish(self._state)
 
 
 @dataclass(frozen=True)

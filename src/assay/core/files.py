@@ -36,6 +36,10 @@ def disk_errno(error: BaseException) -> int | None:
 def refused(path: Path | str, error: BaseException) -> StorageError:
     """The sentence for a file that could not be written."""
     number = disk_errno(error)
+    if number == errno.ENOENT:
+        return StorageError(
+            f"{path} was moved or deleted while it was written; bring it back and resume, or begin anew."
+        )
     why = os.strerror(number) if number is not None else str(error)
     if number in FULL:
         advice = "free some space"

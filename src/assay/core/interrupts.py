@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while a run has its folder open: heard at any moment, obeyed where nothing is half done."""
+"""Ctrl-C, SIGTERM, SIGHUP while a run has its folder open: heard at any moment, obeyed where nothing is half done."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PATIENCE = 2
 class Interrupts:
     """Signals of one run, from the making of its folder to its last file.
 
-    While an event loop listens, the first press ends the run after what is in flight, the second (and SIGTERM) drops
-    what is in flight. While nobody listens (planning, folding the journal) the first press waits for its turn, the
-    second raises KeyboardInterrupt. Outside the main thread no signal arrives, and all of this does nothing.
+    While an event loop listens, the first press ends the run after what is in flight, the second (and SIGTERM, SIGHUP)
+    drops what is in flight. While nobody listens (planning, folding the journal) the first press waits for its turn,
+    the second raises KeyboardInterrupt. Outside the main thread no signal arrives, and all of this does nothing.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 # Whoever started us with the signal ignored (nohup, a shell's background) wants it so.
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._heard)
@@ -56,7 +56,7 @@ class Interrupts:
 
     def _heard(self, number: int, frame: FrameType | None) -> None:
         self.presses += 1
-        self.urgent = self.urgent or number == signal.SIGTERM or self.presses > 1
+        self.urgent = self.urgent or number != signal.SIGINT or self.presses > 1
         if self.presses > PATIENCE:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

@@ -8,6 +8,7 @@ so killing the process loses nothing, and the disk within a second, so a power c
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import threading
 import zlib
@@ -77,6 +78,8 @@ class Journal:
             self._dirty = False
         try:
             os.fsync(self._fd)
+            if not os.fstat(self._fd).st_nlink:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         except OSError as error:
             # What the system could not bring to the disk it may have dropped: nothing more is taken.
             self._failed = refused(self.path, error)

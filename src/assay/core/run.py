@@ -20,7 +20,7 @@ import msgspec
 from assay.core.benchmark import Benchmark, Task
 from assay.core.cache import cache_folder
 from assay.core.collector import collector_paused
-from assay.core.engine import INTERRUPT, Engine, ProgressState, RunSink, run_loop
+from assay.core.engine import INTERRUPT, Engine, ProgressState, RunSink, Watched, run_loop
 from assay.core.errors import AssayError, DataError, StorageError, UsageError
 from assay.core.execute import Place, TaskRunner, make_runners, overrides, tasks_by_name
 from assay.core.executors.local import Job, portable
@@ -430,22 +430,21 @@ def _carry_out(
     cpu, begun = time.process_time(), time.monotonic()
     sink: RunSink | None = None
     refusal: StorageError | None = None
-    if engine.progress is not None:
-        engine.progress.start(state.total, state.done)
+    progress = Watched(engine.progress)
+    progress.start(state.total, state.done)
     try:
         with store.journal() as journal:
-            sink = RunSink(journal, state, engine.progress, engine.errors_allowed(state.total))
+            sink = RunSink(journal, state, progress, engine.errors_allowed(state.total))
             job = Job(ready.runners, pending, recipe, sink, store.path / "workers.log")
             if any(pending.values()):
                 run_loop(job, engine, scope, interrupts)
     except StorageError as error:
         refusal = error
     finally:
-        if engine.progress is not None:
-            if sink is not None:
-                sink.finish()
-            else:
-                engine.progress.finish(state)
+        if sink is not None:
+            sink.finish()
+        else:
+            progress.finish(state)
         with contextlib.suppress(OSError):
             log = store.path / "workers.log"
             if log.exists() and log.stat().st_size == 0:
@@ -464,7 +463,14 @@ def _carry_out(
             "cpu_seconds": info.get("cpu_seconds", 0.0) + time.process_time() - cpu,
             "unattributed": msgspec.to_builtins(scope.unattributed.totals()),
         }
-        refusal = _fold(store, info, ready) or refusal
+        try:
+            refusal = _fold(store, info, ready) or refusal
+        except DataError:
+            # Where the folder went away under the run, files of it are missing too.
+            if refusal is None:
+                raise
+    if refusal is not None and not (store.path / "run.json").is_file():
+        raise refusal
     result = Run(store.path)
     if refusal is not None or (reason and reason != INTERRUPT):
         raise RunInterrupted(f"{refusal or reason} What was done is kept in {store.path}.", result)
