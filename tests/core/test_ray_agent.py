@@ -164,6 +164,24 @@ def test_workers_killed_from_outside_cost_no_record_and_make_no_error(tmp_path):
     assert {r.get("status", "ok") for r in found.values()} == {"ok"}
 
 
+def test_checkpoints_outlive_the_workers_and_the_agent_that_wrote_them(tmp_path):
+    recipe, units = planned("toy_steps", tmp_path / "run")
+    found = delivered(served(recipe, units)[0])
+    assert [r["scores"]["steps"] for r in found.values()] == [3.0] * 3
+
+    async def killed():
+        agent = Agent()
+        assert await agent.open(recipe, Share(recipe.place.run, "one", 1, 1)) is None
+        (agent.outbox._staging / "scratch" / "steps" / "c0.0").mkdir(parents=True)
+        (agent.outbox._staging / "scratch" / "steps" / "c0.0" / "steps").write_text("7")
+        # Its end is not announced: nothing is cleared away.
+
+    asyncio.run(killed())
+    found = delivered(served(recipe, units)[0])
+    assert found["steps", "c0", 0]["scores"]["steps"] == 8.0, "the next agent goes on from there"
+    assert found["steps", "c1", 0]["scores"]["steps"] == 3.0
+
+
 def test_data_are_loaded_once_for_all_workers_and_agents_of_a_machine(tmp_path):
     log = tmp_path / "log"
     recipe, units = planned("toy_spread", tmp_path / "run", n=12, log=str(log))
@@ -174,8 +192,9 @@ def test_data_are_loaded_once_for_all_workers_and_agents_of_a_machine(tmp_path):
         share = Share(recipe.place.run, "session", 2, 1)
         assert await asyncio.gather(*(a.open(recipe, share) for a in agents)) == [None] * 3
         for number, agent in enumerate(agents):
-            while (await agent.exchange(units[8 * number : 8 * number + 8], False, 5.0, 0.1)).busy:
-                units[8 * number : 8 * number + 8] = []
+            reply = await agent.exchange(units[number::3], False, 5.0, 0.1)
+            while reply.busy:
+                reply = await agent.exchange([], False, 5.0, 0.1)
         await asyncio.gather(*(a.close() for a in agents))
 
     asyncio.run(main())
@@ -331,6 +350,30 @@ def test_what_was_delivered_twice_or_is_not_owed_is_written_once_or_not_at_all(t
     stage._accept(agent, Reply([delivery(units[2])], [], 0, None, None))
     assert len(sink.arrays) == 2, "a lost agent owes nothing, so what still comes is dropped"
     assert stage.left == 2
+
+
+def test_an_agent_that_hangs_is_given_up_and_its_trials_go_to_others(tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setattr("assay.core.executors.ray.STUCK_SECONDS", 0.1)
+    units = [("t", ((i, 0),)) for i in range(3)]
+    stage, agent, sink = staged(tmp_path, units)
+    agent.owed.clear()
+    stage.queue = deque(units)
+    given = []
+
+    async def open_(recipe, share):
+        return None
+
+    async def exchange(units, *rest):
+        given.extend(units)
+        await asyncio.sleep(60)
+
+    agent.handle = SimpleNamespace(open=SimpleNamespace(remote=open_), exchange=SimpleNamespace(remote=exchange))
+    asyncio.run(stage._serve(agent, Share("r", "s")))
+    assert given == units[:2], "two lanes"
+    assert list(stage.queue) == units
+    assert stage.agents == {}
+    assert sink.arrays == []
 
 
 def test_files_of_a_delivery_stay_inside_the_run(tmp_path):

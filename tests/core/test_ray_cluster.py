@@ -186,6 +186,39 @@ def most_at_once(spans):
 
 @pytest.mark.slow
 @in_a_namespace
+def test_a_budget_holds_for_all_nodes_together_and_more_money_goes_on(three, tmp_path):
+    spec = {"benchmark": "toy_paid", "system": "method:doubler", "engine": {"budget": 10, "connections": 12}}
+    found = three.run(tmp_path / "run", spec)
+    assert found["error"] == "RunInterrupted"
+    assert "budget of 10 USD" in found["text"]
+    info = Run(tmp_path / "run").info
+    assert info["paid"] == pytest.approx(0.6 * info["done"])
+    assert 0 < info["done"] <= 16, "0.60 each, one dollar set aside before"
+    found = three.run(tmp_path / "run", {**spec, "engine": {"budget": 30, "connections": 12}})
+    assert found == {"status": "finished", "done": 40, "statuses": {"ok": 40}}
+    assert Run(tmp_path / "run").info["paid"] == pytest.approx(24.0)
+
+
+@pytest.mark.slow
+@in_a_namespace
+def test_a_map_runs_on_all_nodes_and_survives_the_loss_of_a_process(three, tmp_path):
+    code = f"""
+import json
+from ray_toys import marked
+from assay.core.map import resumable_map
+out = resumable_map(marked, range(30), key=str, out={str(tmp_path)!r}, executor="ray", address="127.0.0.1:6379")
+print(json.dumps(list(out)))
+"""
+    done = three.python(code.replace("range(30)", f"[(i, {str(tmp_path / 'once')!r}) for i in range(30)]"))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert [f["square"] for f in found] == [i * i for i in range(30)]
+    assert len({f["pid"] for f in found}) >= 4
+    assert (tmp_path / "once").exists(), "a process was lost"
+
+
+@pytest.mark.slow
+@in_a_namespace
 def test_a_driver_without_the_clusters_token_is_refused_in_a_sentence(three, tmp_path):
     other = tmp_path / "token"
     other.touch(mode=0o600)
@@ -250,8 +283,10 @@ def test_nodes_that_do_not_see_the_run_send_their_files(tmp_path):
 @pytest.mark.slow
 @in_a_namespace
 def test_chaos_of_killed_workers_agents_and_raylets_loses_no_record_and_makes_no_error(tmp_path):
-    """Workers, agents and raylets are killed by turns, 24 in all; nodes come for those that are lost. The run cannot end
-    before the last kill."""
+    """Workers, agents and raylets are killed by turns, 24 in all; nodes come for those that are lost.
+
+    The run cannot end before the last kill.
+    """
     log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "run"
     n = 400
     options = {"n": n, "log": str(log), "pause": 0.1, "gate": str(gate)}

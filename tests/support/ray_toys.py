@@ -12,6 +12,7 @@ import numpy as np
 from toys import Answerer, Doubler
 
 from assay.core.benchmark import Benchmark, Needs, Outcome, Sample, Task
+from assay.core.metering import Call, current_scope, report_call
 from assay.core.metrics import mean
 
 
@@ -127,6 +128,16 @@ class Resources(Benchmark):
         return {"doubler": Doubler}
 
 
+def marked(item: tuple[int, str]) -> dict:
+    """A square and who computed it; the process of number seven ends the first time."""
+    number, once = item
+    time.sleep(0.1)
+    if number == 7 and not Path(once).exists():
+        Path(once).touch()
+        os._exit(1)
+    return {"square": number * number, "pid": os.getpid()}
+
+
 def cube(number: int) -> int:
     """A computation for ``ctx.compute``."""
     return number**3
@@ -176,6 +187,74 @@ class Episodes(Benchmark):
 
     def tasks(self):
         return [Episode(self.n, self.pause, self.log)]
+
+    def methods(self):
+        return {"doubler": Doubler}
+
+
+class Steps(Task):
+    """Three steps, a checkpoint after each; its process ends after the first two."""
+
+    name = "steps"
+    system = Answerer
+
+    def samples(self):
+        return [Sample(f"c{i}", i) for i in range(3)]
+
+    def trial(self, system, sample, ctx):
+        file = ctx.scratch / "steps"
+        done = int(file.read_text()) if file.exists() else 0
+        file.write_text(str(done + 1))
+        if done < 2:
+            os._exit(1)
+        return Outcome({"steps": float(done + 1)})
+
+
+class Checkpoints(Benchmark):
+    """Trials that go on where their process ended."""
+
+    name, title = "toy_steps", "Steps"
+    metrics = (mean("steps", headline=True),)
+
+    def tasks(self):
+        return [Steps()]
+
+    def methods(self):
+        return {"doubler": Doubler}
+
+
+class Buying(Task):
+    """Every trial may cost a dollar, and costs 60 cents."""
+
+    name = "buying"
+    system = Answerer
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def samples(self):
+        return [Sample(f"b{i}", i) for i in range(self.n)]
+
+    async def trial(self, system, sample, ctx):
+        scope = current_scope.get()
+        scope.budget.reserve(1.0)
+        await asyncio.sleep(0.05)
+        scope.budget.settle(1.0, 0.6)
+        report_call(Call("subject", "toy", calls=1, cost=0.6, paid=0.6))
+        return Outcome({"bought": 1.0})
+
+
+class Paid(Benchmark):
+    """Trials that cost money."""
+
+    name, title = "toy_paid", "Buying"
+    metrics = (mean("bought", headline=True),)
+
+    def __init__(self, n: int = 40) -> None:
+        self.n = n
+
+    def tasks(self):
+        return [Buying(self.n)]
 
     def methods(self):
         return {"doubler": Doubler}

@@ -37,6 +37,7 @@ EXCHANGES_A_SECOND = 1_000
 LOOK_SECONDS = 1.0
 OPEN_SECONDS = 300.0
 CLOSE_SECONDS = 20.0
+STUCK_SECONDS = 120.0
 NODES_SECONDS = 300.0
 
 
@@ -250,7 +251,12 @@ class _Stage:
 
     async def _look(self, first: bool) -> None:
         """Give every node that has room an agent."""
-        places, nodes = await asyncio.to_thread(self._places)
+        try:
+            places, nodes = await asyncio.to_thread(self._places)
+        except Exception as error:
+            raise AssayError(
+                f"The head of the Ray cluster does not answer ({type(error).__name__}: {error}); resume when it does."
+            ) from error
         if first and not any(room(total, self.needs) for total in nodes):
             raise UsageError(
                 f"No node of the Ray cluster can hold a trial that needs {_words(self.needs)}; of what there is, the "
@@ -333,7 +339,9 @@ class _Stage:
                     agent.told = time.monotonic()
                     continue
                 gather = max(GATHER_SECONDS, len(self.agents) / EXCHANGES_A_SECOND)
-                reply = await agent.handle.exchange.remote(units, sink.stopping, PATIENCE_SECONDS, gather)
+                answer = agent.handle.exchange.remote(units, sink.stopping, PATIENCE_SECONDS, gather)
+                # An agent that is there and says nothing (its machine hangs) is as lost as one that is gone.
+                reply = await asyncio.wait_for(answer, STUCK_SECONDS + gather)
                 self._accept(agent, reply)
                 if sink.stopping and not reply.busy:
                     return None
