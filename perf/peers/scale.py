@@ -86,7 +86,7 @@ class Numbers(Benchmark):
 
 
 def plan(count: int, found: dict[str, Any]) -> None:
-    from assay.core.run import prepare
+    from assay.core.prepare import prepare
 
     # A small plan first: what is measured is planning, not the import of the table library.
     prepare(Numbers(10), Doubler(), loading=LOADING)
@@ -96,7 +96,7 @@ def plan(count: int, found: dict[str, Any]) -> None:
 
 def restart(folder: Path, count: int, found: dict[str, Any]) -> None:
     import assay
-    from assay.core.run import prepare
+    from assay.core.prepare import prepare
 
     prepare(Numbers(10), Doubler(), loading=LOADING)
     cpu, begun = cpu_seconds(), time.perf_counter()

@@ -15,9 +15,10 @@ from assay.commands.output import out, print_json, say
 from assay.commands.progress import Bar
 from assay.core.errors import AssayError, UsageError, scrub, unknown_name
 from assay.core.plan import Selection, fingerprint
+from assay.core.prepare import prepare
 from assay.core.registry import benchmark_entries
 from assay.core.results import Run, find_run, find_runs, runs_folder
-from assay.core.run import RunInterrupted, prepare
+from assay.core.run import RunInterrupted
 
 
 def run_(arguments: Any) -> int:

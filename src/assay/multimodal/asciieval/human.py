@@ -112,4 +112,4 @@ class TerminalPerson:
 
 
 def _stopped() -> ProviderError:
-    return ProviderError("The person at the terminal stopped; resume with --retry-errors to go on.", fatal=True)
+    return ProviderError("The person at the terminal stopped; resume to go on.", fatal=True)
