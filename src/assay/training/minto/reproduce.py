@@ -31,7 +31,7 @@ RECIPES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 """Fixed before the seeds that are reported were run. Greedy evaluation where it is cheap, else the training returns."""
 TOGETHER = 8
-MDPS, MDP_STEPS = 30, 6000
+MDPS, MDP_STEPS = 20, 4000
 
 
 def reproduce(out: Path, *, seeds: int = 16, workers: int = 2, steps: float = 1.0) -> None:
