@@ -243,3 +243,42 @@ def test_a_reader_of_the_progress_that_leaves_ends_nothing(tmp_path):
     os.close(reading)
     process.wait(timeout=60)
     check_whole(tmp_path / "run", 30)
+
+
+@pytest.mark.parametrize(
+    "signals",
+    [
+        [signal.SIGINT],
+        pytest.param([signal.SIGINT] * 2, marks=pytest.mark.slow),
+        pytest.param([signal.SIGINT] * 3, marks=pytest.mark.slow),
+        pytest.param([signal.SIGTERM], marks=pytest.mark.slow),
+        pytest.param([signal.SIGKILL], marks=pytest.mark.slow),
+    ],
+    ids=lambda signals: "+".join(s.name for s in signals),
+)
+def test_a_command_stopped_while_it_folds_its_journal_loses_nothing_and_does_no_trial_again(tmp_path, signals):
+    # The journal goes last: from the first folded table on, until then, the run is being folded.
+    for attempt in range(6):
+        folder, log = tmp_path / f"run{attempt}", tmp_path / f"log{attempt}"
+        line = ["run", "toy_judged", "-s", f"method:doubler?log={log}", "-o", "n=3000", "--into", folder, "--quiet"]
+        process = assay(*line)
+        while not (folder / "rows").exists() and process.poll() is None:
+            time.sleep(0.0005)
+        if (folder / "journal").is_dir():
+            break
+        done(process)
+    else:
+        pytest.fail("the journal was folded before anybody could look, each time")
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.001)
+    code, said = done(process)
+    assert code in (130, *(-s for s in signals)), said
+    assert "Traceback" not in said
+    if code == 130:
+        assert said.strip().count("\n") == 0
+    code, said = done(assay("resume", folder, "--quiet"))
+    assert (code, said) == (0, "")
+    run = check_whole(folder, 3000)
+    assert run.rows("judged").height == 6000
+    assert len(log.read_text().split()) == 3000
