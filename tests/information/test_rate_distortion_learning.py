@@ -213,12 +213,12 @@ def test_any_drift_reads_out_an_upper_bound():
 
 def test_r2d2_from_a_mixture_is_exact_at_once_and_stays_an_upper_bound_when_trained(tmp_path):
     source = GaussianMixture([0.5, 0.5], [-1, 1], [0.1, 0.1])
-    x, test = (source.sample(4000, np.random.default_rng(i)) for i in (0, 1))
+    x, test = (source.sample(2500, np.random.default_rng(i)) for i in (0, 1))
     for steps, entropy in ((0, "auto"), (8, "knife"), (8, "negentropy")):
         model = R2D2(Settings((0.01, 0.03), steps=steps, batch=256, entropy=entropy)).fit(x)
         found = model.point(0.02, x, test)
         true = source.exact_rd(0.02)
-        assert found.rate_nats == pytest.approx(true.rate, abs=0.08)
+        assert found.rate_nats == pytest.approx(true.rate, abs=0.1)
         assert found.half_mse == pytest.approx(true.half_mse, rel=0.05)
         assert found.bound == "upper"
         assert 0 < found.se_rate < 0.05
@@ -260,7 +260,7 @@ def test_rates_do_not_depend_on_the_scale_of_the_data():
 def test_a_law_without_smooth_reconstruction_is_warned_about():
     x = np.random.default_rng(0).uniform(size=(3000, 1))
     model = R2D2(Settings((0.05, 0.2), steps=0)).fit(x)
-    with pytest.warns(UserWarning, match="no density"):
+    with pytest.warns(UserWarning, match="loses its density"):
         model.point(0.2, x[:1500], x[1500:])
 
 

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Literal
 
 import numpy as np
@@ -30,8 +31,8 @@ from assay.nn.trainer import History, seeded, train
 
 Array = NDArray[np.float64]
 ENTROPIES = ("auto", "spacing", "negentropy", "knife")
-SINGULAR = 0.25
-"""Of the steps: above it E|u|^2 / (eps d) of the last step says that the reconstruction is losing its density."""
+SINGULAR = 3.0
+"""Of E|u|^2 / (eps d) in the last step, which is eps times the Fisher information of X_1: its density is being lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,7 @@ class R2D2:
             model.scale, model.d = float(state["scale"]), len(model.centre)
             model._assemble(state["mixture"], state["variance"])
             model.parts.load_state_dict(state["weights"])
-        except (KeyError, TypeError, RuntimeError, ValueError, OSError) as error:
+        except (KeyError, TypeError, RuntimeError, ValueError, OSError, UnpicklingError) as error:
             raise DataError(f"{path} is not a saved R2D2 model ({str(error).splitlines()[0]}).") from error
         return model
 
@@ -335,9 +336,9 @@ class R2D2:
     def _warn(self, eps: float, rate: float, pressed: float) -> None:
         if rate < 0:
             warnings.warn(f"The rate at eps={eps:g} came out as {rate:.3g} nats and is given as 0.", stacklevel=3)
-        if pressed > SINGULAR * self.settings.simulation_steps:
+        if pressed > SINGULAR:
             warnings.warn(
-                f"At eps={eps:g} the drift explodes at the end: the optimal reconstruction has no density there. Use "
+                f"At eps={eps:g} the drift explodes at the end: the optimal reconstruction loses its density. Use "
                 "method='ba' or 'wgd' for so low a rate.",
                 stacklevel=3,
             )

@@ -30,7 +30,7 @@ EXACT: dict[str, tuple[GaussianMixture, tuple[float, ...]]] = {
     "gmm3": (GaussianMixture([0.2, 0.5, 0.3], [-1, 0, 2], [0.02] * 3), (0.005, 0.01)),
 }
 LEVELS, TOLERANCE = 4, 0.05
-TRAINED = {"mixture": 100, "zero": 1000}
+TRAINED = {"mixture": 100, "zero": 500}
 """Steps by where the drift begins."""
 CEILING_RATES, PARTICLES = (5.0, 10.0, 20.0), 10_000
 DIMENSIONS = (8, 33)
