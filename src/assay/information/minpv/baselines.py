@@ -23,6 +23,7 @@ from torch.nn import functional as F
 
 from assay.core.errors import DataError, UsageError, unknown_name
 from assay.information.minpv.estimators import checked
+from assay.information.minpv.training import cosine
 from assay.nn import MLP, seeded, train
 
 Array = NDArray[np.float64]
@@ -185,11 +186,11 @@ def _fit(
     with seeded(made.random_state) as generator:
         net = MLP(x0.shape[1], (made.width,) * made.layers, outputs, activation=torch.nn.SiLU)
         optimiser = torch.optim.AdamW(net.parameters(), made.lr, weight_decay=1e-5)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, made.steps)
+        advance = cosine(optimiser, made.lr, made.steps)
 
         def loss(_: Tensor) -> Tensor:
             first, last = (x[torch.randint(len(x), (size,), generator=generator)] for x in (x0, x1))
-            schedule.step()
+            advance()
             return value(net, first, last)
 
         epoch = max(made.steps // 20, 1)
@@ -317,11 +318,11 @@ class FlowRatio(_Base):
             with seeded(self.random_state) as generator:
                 flow = kinds[self.flow](data.shape[1], hidden_features=(64, 64))
                 optimiser = torch.optim.AdamW(flow.parameters(), self.lr)
-                schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, self.steps)
+                advance = cosine(optimiser, self.lr, self.steps)
 
-                def loss(_: Tensor, data: Tensor = data, flow: Any = flow, schedule: Any = schedule,
+                def loss(_: Tensor, data: Tensor = data, flow: Any = flow, advance: Any = advance,
                          generator: torch.Generator = generator) -> Tensor:  # fmt: skip
-                    schedule.step()
+                    advance()
                     pick = torch.randint(len(data), (self.batch_size,), generator=generator)
                     return -flow().log_prob(data[pick]).mean()
 

@@ -185,9 +185,7 @@ def train_scores(
     copies = (4 if recipe.loss in ("cjsm", "energy") else 2) if antithetic else 1
     half = max(size // copies, 1)
     optimiser = torch.optim.AdamW(net.parameters(), recipe.lr, weight_decay=recipe.weight_decay)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: 0.5 * (1 + math.cos(math.pi * min(step / recipe.steps, 1)))
-    )
+    advance = cosine(optimiser, recipe.lr, recipe.steps)
 
     def loss(_: Tensor) -> Tensor:
         first = x0[torch.randint(len(x0), (half,), generator=generator).to(x0.device)]
@@ -204,7 +202,7 @@ def train_scores(
             t, a, b, da, db, weight, data_weight = (
                 part.repeat(copies) for part in (t, a, b, da, db, weight, data_weight)
             )
-        schedule.step()
+        advance()
         if recipe.loss in ("stsm", "joint"):
             return _tractable(net, recipe, interpolant, path, first, last, z, t, (a, b, da, db), generator)
         point = conditional(interpolant, t, (a, b, da, db), first, last, z)
@@ -226,6 +224,19 @@ def train_scores(
         generator=generator, clip=recipe.clip, progress=progress,
     )  # fmt: skip
     return Trained(net, recipe, history)
+
+
+def cosine(optimiser: torch.optim.Optimizer, lr: float, steps: int) -> Callable[[], None]:
+    """A function to call before every step: the learning rate falls from ``lr`` to 0 on half a cosine."""
+    done = 0
+
+    def advance() -> None:
+        nonlocal done
+        for group in optimiser.param_groups:
+            group["lr"] = lr * 0.5 * (1 + math.cos(math.pi * min(done / steps, 1)))
+        done += 1
+
+    return advance
 
 
 def mirrored(z: Tensor, direction: Tensor) -> Tensor:
