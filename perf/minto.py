@@ -148,15 +148,17 @@ def main() -> int:
     cnn = frames["min"] / frames["target"]
     gap = ours.mean() - theirs.mean()
     half = 1.96 * float(np.sqrt(ours.var(ddof=1) / len(ours) + theirs.var(ddof=1) / len(theirs)))
-    lines += ["", f"- 16 seeds with MINTO over stable-baselines3's DQN: {speed:.1f} times the seeds x steps a second (aim "
-              f"{SPEED_AIM:g}): {words[speed >= SPEED_AIM]}"]  # fmt: skip
+    lines += [
+        "", f"- 16 seeds with MINTO over stable-baselines3's DQN: {speed:.1f} times the seeds x steps a second "
+        f"(aim {SPEED_AIM:g}): {words[speed >= SPEED_AIM]}",
+    ]  # fmt: skip
     for name, value in extra.items():
         lines.append(
             f"- MINTO's step over the base's, {name}: {value:.2f} (aim {MLP_AIM:g}): {words[value <= MLP_AIM]}"
         )
     lines += [
-        f"- MINTO's update over the base's, Nature CNN: {cnn:.2f} ({frames['min']:.0f} over {frames['target']:.0f} CPU ms; "
-        f" aim {CNN_AIM:g}): {words[cnn <= CNN_AIM]}",
+        f"- MINTO's update over the base's, Nature CNN: {cnn:.2f} ({frames['min']:.0f} over "
+        f"{frames['target']:.0f} CPU ms; aim {CNN_AIM:g}): {words[cnn <= CNN_AIM]}",
         f"- mean training return over {LEARNED.steps} steps: {ours.mean():.1f} ({len(ours)} seeds) against "
         f"stable-baselines3's {theirs.mean():.1f} ({len(theirs)} seeds): difference {gap:+.1f} +- {half:.1f} (interval "
         f"should hold 0): {words[abs(gap) <= half]}",

@@ -12,6 +12,7 @@ import torch
 import assay
 from assay.core.errors import DataError, UsageError
 from assay.core.results import Runs
+from assay.core.stats.trends import interquartile_mean
 from assay.training.minto import analyses, evaluation, recipes, reproduce
 from assay.training.minto.benchmark import Minto
 from assay.training.minto.methods import METHODS
@@ -60,6 +61,8 @@ def test_gains_are_drawn_in_pairs():
     # Seeds differ by far more than 0.1; in pairs the gain is certain all the same.
     assert better.chance == 1
     assert better.difference == pytest.approx(0.1)
+    many = rng.normal(size=(5, 7, 3))
+    np.testing.assert_allclose(evaluation._middle(many), [interquartile_mean(table) for table in many])
     same = evaluation.relative_gain(seeds, seeds, rng, resamples=50)
     assert (same.chance, same.difference, same.low, same.high) == (0.5, 0, 0, 0)
     assert np.isnan(evaluation.relative_gain(seeds, seeds - 10, rng, resamples=20).relative)
@@ -167,7 +170,7 @@ def test_the_reproduction_judges_every_claim(tmp_path, monkeypatch):
     assert {"algo", "operator", "env", "seed", "step", "return", "q_mean", "target_mean", "online_rate"} <= set(rows[0])
 
 
-# -- callbacks and policies ---------------------------------------------------------------------------------------------
+# -- callbacks and policies --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
