@@ -9,6 +9,7 @@ import pytest
 from broken_runs import assay, check_whole, done, journalled, killed_run, wait_for
 
 import assay as library
+from assay.core import store as store_module
 from assay.core.errors import DataError, UsageError
 from assay.core.journal import journal_files
 from assay.core.results import Run, damaged_runs, find_runs
@@ -219,3 +220,36 @@ def test_a_folder_that_is_deleted_under_a_run_stops_it_with_a_sentence(tmp_path)
     assert code == 3
     assert said.count("\n") == 1
     assert "was moved or deleted while it was written; bring it back and resume, or begin anew." in said
+
+
+@pytest.mark.parametrize("after", ["tables", "manifest", "journal"])
+def test_a_process_that_dies_while_it_folds_leaves_a_run_that_knows_its_columns(tmp_path, monkeypatch, after):
+    """At each step: the tables are written, the manifest is, the journal is gone."""
+    folder = tmp_path / "run"
+    killed_run(folder, 24, N)
+
+    class Died(BaseException):
+        pass
+
+    def die(*arguments, **keywords):
+        raise Died
+
+    place, name = {
+        "tables": (Store, "write_info"), "manifest": (store_module, "sync_folder"), "journal": (shutil, "rmtree"),
+    }[after]  # fmt: skip
+    with monkeypatch.context() as patched:
+        real, calls = getattr(place, name), []
+
+        def step(*arguments, **keywords):
+            calls.append(1)
+            # The first manifest of a session says that it has begun.
+            return real(*arguments, **keywords) if after == "tables" and len(calls) == 1 else die()
+
+        patched.setattr(place, name, step)
+        with pytest.raises(Died):
+            library.resume(folder)
+    assert Run(folder).records.height == N
+    library.resume(folder)
+    run = check_whole(folder, N)
+    assert (run.info["scores"], run.info["groups"]) == (["met"], ["n_items"])
+    assert run.info["paid"] == pytest.approx(run.records["calls"].explode().struct.field("paid").sum())

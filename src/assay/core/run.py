@@ -309,7 +309,7 @@ def _carry_out(
     if info["status"] == "running":
         # A process that was killed could not say what it had paid; its records do.
         paid = max(paid, store.paid())
-    remarks = [*info.get("remarks", []), *store.damage()]
+    remarks = list(dict.fromkeys([*info.get("remarks", []), *store.damage()]))
     info |= {
         "status": "running",
         "started": dt.datetime.now(dt.UTC).isoformat(),
@@ -387,18 +387,23 @@ def _carry_out(
 
 def _fold(store: Store, info: dict[str, Any], ready: Prepared) -> StorageError | None:
     """Compact the store and close the manifest; what keeps either from being written, if something does."""
-    try:
-        records, scores, groups = store.compact()
+
+    def close(records: Any, scores: set[str], groups: set[str]) -> None:
         known = ("task", "sample", "index", "cluster", "target")
-        info |= {
-            "status": "finished" if records.height >= ready.plan.trials else "interrupted",
-            "statuses": dict(records["status"].value_counts().iter_rows()),
-            "done": records.height,
-            "scores": sorted(set(info.get("scores", [])) | scores),
-            "groups": [c for c in ready.samples.columns if c not in known],
-            "outcome_groups": sorted(set(info.get("outcome_groups", [])) | groups),
-        }
+        info.update(
+            {
+                "status": "finished" if records.height >= ready.plan.trials else "interrupted",
+                "statuses": dict(records["status"].value_counts().iter_rows()),
+                "done": records.height,
+                "scores": sorted(set(info.get("scores", [])) | scores),
+                "groups": [c for c in ready.samples.columns if c not in known],
+                "outcome_groups": sorted(set(info.get("outcome_groups", [])) | groups),
+            }
+        )
         store.write_info(info)
+
+    try:
+        store.compact(close)
     except StorageError as error:
         # The journal stands. A disk that has no room for records may have some for a manifest.
         info["reason"] = str(error)

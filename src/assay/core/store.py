@@ -278,13 +278,14 @@ class Store:
         """The rows of one task, with their record's sample and attempt; an empty frame where there are none."""
         return self._rows(task)
 
-    def compact(self) -> tuple[pl.DataFrame, set[str], set[str]]:
+    def compact(self, close: Callable[[pl.DataFrame, set[str], set[str]], None] | None = None) -> None:
         """Fold the journal into records.parquet and rows/*.parquet; the journal is deleted last.
 
-        Returns
-        -------
-        records, scores, groups
-            All records, and the names of scores and outcome groups that the folded records had.
+        Parameters
+        ----------
+        close
+            Called in between with all records and the names of scores and outcome groups that the folded ones had:
+            once the journal is gone, nothing else knows which column was which.
 
         Raises
         ------
@@ -304,6 +305,10 @@ class Store:
                     self._replace_parquet(self._rows(task), self._rows_path(task))
         if fresh is not None or not (self.path / "records.parquet").exists():
             self._replace_parquet(records, self.path / "records.parquet")
+        if close is not None:
+            columns = [] if fresh is None else fresh.columns
+            scores, groups = ({c[2:] for c in columns if c.startswith(kind)} for kind in ("s:", "g:"))
+            close(records, scores, groups)
         try:
             # The new files stand on the disk before the journal goes.
             sync_folder(self.path)
@@ -314,8 +319,6 @@ class Store:
         shutil.rmtree(self.path / "journal" / "rows", ignore_errors=True)
         with contextlib.suppress(OSError):
             (self.path / "journal").rmdir()
-        columns = [] if fresh is None else fresh.columns
-        return records, {c[2:] for c in columns if c.startswith("s:")}, {c[2:] for c in columns if c.startswith("g:")}
 
     # -- helpers ---------------------------------------------------------------------------------------------------
 
