@@ -69,7 +69,7 @@ def kendall(order: Sequence[int], truth: Sequence[int]) -> float:
 def read_order(reply: str, k: int) -> list[int] | None:
     """The last list of ``k`` different numbers 1 to ``k`` in a reply, from 0; None where there is none."""
     for line in reversed(reply.splitlines()):
-        numbers = [int(n) for n in re.findall(r"\d+", line)]
+        numbers = [int(n) for n in re.findall(r"\d{1,18}", line)]
         if sorted(numbers) == list(range(1, k + 1)):
             return [n - 1 for n in numbers]
     return None

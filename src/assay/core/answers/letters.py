@@ -438,8 +438,13 @@ def choice_letters(text: str | None, letters: str = "ABCD", choices: Sequence[st
         spans = [match.span(match.lastgroup or 0) for match in pattern.finditer(text)]
         spans = [span for span in spans if not _is_word(text, *span) and not _refused(text, *span)]
         if spans:
-            joined = [_row(patterns, text, *span) for span in spans]
-            return chosen(set().union(*(found for found, _ in joined)), how, (spans[0][0], joined[-1][1]))
+            found, end = set(), 0
+            for span in spans:
+                # A letter inside a row that was read tells nothing new; the last one tells where the answer ends.
+                if span[0] >= end or span is spans[-1]:
+                    row, end = _row(patterns, text, *span)
+                    found |= row
+            return chosen(found, how, (spans[0][0], end))
     if choices is not None and (pair := _choice_pattern(tuple(choices), letters)):
         pattern, keys = pair
         hits = [m for m in pattern.finditer(text) if not _refused(text, *m.span())]

@@ -27,7 +27,18 @@ _NUMBER = re.compile(
 )
 
 
+_LONGEST = 300
+"""Characters of a number: a longer one fits no float, and Python refuses to read thousands of digits."""
+
+
 def _value(match: re.Match[str]) -> int | float | None:
+    try:
+        return None if len(match[0]) > _LONGEST else _read(match)
+    except OverflowError:  # 123.4^300
+        return None
+
+
+def _read(match: re.Match[str]) -> int | float | None:
     sign = -1 if any(s and s.strip() != "+" for s in (match["sign"], match["sign2"])) else 1
     if match["up"]:
         return sign * _quotient(int(match["up"]), int(match["down"]))

@@ -136,6 +136,9 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
 
 
+_BRACKET = re.compile(r"[\[\]{}]")
+_DEEPEST = 64
+"""Levels up to which JSON is repaired: the time that it takes grows with length times depth."""
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
 
 
@@ -155,6 +158,15 @@ def _strict(text: str, begin: int, root: tuple[type, ...]) -> Iterator[tuple[Any
         begin = end
 
 
+def _depth(text: str, start: int, end: int) -> int:
+    """How deep brackets are nested at most; those in strings count too."""
+    depth = most = 0
+    for match in _BRACKET.finditer(text, start, end):
+        depth = max(0, depth + (1 if match[0] in "{[" else -1))
+        most = max(most, depth)
+    return most
+
+
 def _repaired(text: str, begin: int, root: tuple[type, ...]) -> tuple[Any, tuple[int, int]] | None:
     """What json_repair makes of the last fenced block, else of everything from the first brace on."""
     import json_repair
@@ -165,6 +177,8 @@ def _repaired(text: str, begin: int, root: tuple[type, ...]) -> tuple[Any, tuple
     if marks:
         spans.append((min(marks), len(text)))
     for start, end in spans:
+        if _depth(text, start, end) > _DEEPEST:
+            continue
         try:
             value = json_repair.loads(text[start:end], skip_json_loads=True)
         except (ValueError, RecursionError, IndexError):

@@ -89,7 +89,7 @@ def read_cow(text: str, where: str = "cow file") -> str:
     return trim(normalise(re.sub(r"\\([\\$@])", r"\1", body), "expand"))
 
 
-_MAIL_OR_LINK = re.compile(r"\S+@\S+\.\w+|(?:https?://|www\.)\S+", re.IGNORECASE)
+_MAIL_OR_LINK = re.compile(r"[^\s@]{1,64}@[^\s@]{1,255}\.\w+|(?:https?://|www\.)\S+", re.IGNORECASE)
 _CREDIT = re.compile(
     r"(?:\b(?:art|drawn|ascii|made)\s+)?\bby\b[:\s]+[A-Za-z][\w.'-]*(?:\s+[A-Z][\w.'-]*){0,2}", re.IGNORECASE
 )

@@ -138,7 +138,7 @@ def _label(pair: PairItems, item: Item, text: str) -> str | None:
 
 
 def _rating(pair: PairItems, item: Item, text: str) -> float | None:
-    text = re.sub(rf"\s*(?:/|out of|von|из)\s*{pair.spec.scale[1]:g}\b", "", text)
+    text = re.sub(rf"(?<!\s)\s*+(?:/|out of|von|из)\s*{pair.spec.scale[1]:g}\b", "", text)
     value = number(text).value
     low, high = pair.spec.scale
     return value if value is not None and low <= value <= high else None
@@ -161,7 +161,8 @@ def _marks(pair: PairItems, item: Item, text: str) -> list[int] | None:
 
 def _clusters(pair: PairItems, item: Item, text: str) -> list[str] | None:
     size = len(item.texts)
-    found = dict(re.findall(r"^\W*t(\d+)\W*[:=-]\s*(.+?)\W*$", text, re.MULTILINE))
-    if set(found) == {str(n) for n in range(1, size + 1)}:
-        return [found[str(n)].strip() for n in range(1, size + 1)]
+    lines = (re.match(r"\W*t(\d+)\W*[:=-](.+)", line) for line in text.splitlines())
+    found = {line[1]: re.sub(r"\W+\Z", "", line[2][-200:]).strip() for line in lines if line}
+    if set(found) == {str(n) for n in range(1, size + 1)} and all(found.values()):
+        return [found[str(n)] for n in range(1, size + 1)]
     return None
