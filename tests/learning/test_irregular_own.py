@@ -65,7 +65,7 @@ def test_labels_are_encoded_and_splits_made_where_there_is_none(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: [", "is no YAML"),
+        ("a: [", "cannot be read as YAML"),
         ("- 1", "must hold fields"),
         ("titel: x", "field 'titel' is not one of"),
         ("title: 3", "field 'title' is 3; it must be a str"),
@@ -73,7 +73,7 @@ def test_labels_are_encoded_and_splits_made_where_there_is_none(tmp_path):
         ("configs: {default: {task: classification}}", "config 'default' needs a task"),
         ("columns: {series: a}", "columns names 'series'"),
         ("dates: false\nconfigs: {default: {task: classification, target: y}}", "names target 'y'; list it under"),
-        ("title: !!python/object/apply:os.system ['true']", "is no YAML"),
+        ("title: !!python/object/apply:os.system ['true']", "cannot be read as YAML"),
     ],
 )
 def test_bad_metadata_is_refused_in_a_sentence(tmp_path, text, message):

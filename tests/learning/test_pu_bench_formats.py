@@ -77,7 +77,7 @@ def test_a_published_sweep_is_the_product_of_its_lists(tmp_path):
     [
         (("Spambase", "Iris"), "dataset_class: 'Iris'"), (("[0.1, 0.5]", "[1.5]"), "c_values: 1.5"),
         (("[0.1, 0.5]", "0.1"), "c_values: a list"), (("random_seeds: [2, 25]", "random_seeds: [a]"), "numbers"),
-        (('"random"', '"rnd"'), "selection_strategies: 'rnd'"), (("[naive]", "[nave]"), "case_control_modes: 'nave'"),
+        (('"random"', '"rnd"'), 'selection_strategies: "rnd"'), (("[naive]", "[nave]"), 'case_control_modes: "nave"'),
         (("[case-control]", "[]"), "scenarios"), (("dataset_class: Spambase", "- 1"), "YAML"),
     ],
 )  # fmt: skip

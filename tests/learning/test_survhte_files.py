@@ -228,7 +228,8 @@ def test_published_results_read_as_a_table(tmp_path: Path) -> None:
     [
         ("W", 2, r"row 3, column 'W': 2 is neither 0 nor 1"), ("event", 0.5, r"row 3, column 'event': 0.5 is neither"),
         ("observed_time", -1.0, "row 3, column 'observed_time': the time -1 is negative"),
-        ("X2", None, "row 3, column 'X2': None is no number"), ("X2", "low", "row 3, column 'X2': 'low' is no number"),
+        ("X2", None, "row 3, column 'X2': null is no number"),
+        ("X2", "low", "row 3, column 'X2': \"low\" is no number"),
     ],
 )  # fmt: skip
 def test_a_fault_in_a_table_is_named_by_row_and_column(

