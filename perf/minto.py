@@ -25,7 +25,8 @@ import stable_baselines3  # noqa: E402
 import torch  # noqa: E402
 
 import assay.training.minto as room  # noqa: E402
-from assay.training.minto.batched import BatchedDQN, Recipe, Variant, train_batched  # noqa: E402
+from assay.training.minto.batched import BatchedDQN, train_batched  # noqa: E402
+from assay.training.minto.settings import Recipe, Variant  # noqa: E402
 
 README = Path(room.__file__).with_name("README.md")
 BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"

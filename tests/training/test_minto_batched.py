@@ -8,9 +8,10 @@ import torch
 
 from assay.core.errors import DataError, UsageError
 from assay.training.minto import batched, envs
-from assay.training.minto.batched import BatchedDQN, Recipe, Variant, train_batched
+from assay.training.minto.batched import BatchedDQN, train_batched
 from assay.training.minto.data import Transitions
 from assay.training.minto.nets import StackedMLP
+from assay.training.minto.settings import Recipe, Variant
 
 QUICK = Recipe(
     steps=260, hidden=(16, 16), batch_size=8, learning_starts=20, copy_every=25, eval_every=65, eval_episodes=2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from assay.training.minto.algorithms import MintoDQN, MintoQRDQN, MintoSAC, MintoTD3, MintoTQC
     from assay.training.minto.baselines import FRDQN, MaxminDQN
-    from assay.training.minto.batched import BatchedDQN, Curve, Recipe, Variant, train_batched
+    from assay.training.minto.batched import BatchedDQN, train_batched
     from assay.training.minto.benchmark import Minto
     from assay.training.minto.callbacks import BiasMeter, played
     from assay.training.minto.data import (
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from assay.training.minto.methods import METHODS
     from assay.training.minto.offline import MintoContinuousCQL, MintoCQL, MintoIQL
     from assay.training.minto.policies import ImpalaCNN, SimBaPolicy, SimBaV2Policy
+    from assay.training.minto.settings import Curve, Recipe, Variant
     from assay.training.minto.tabular import (
         TabularMDP,
         gaussian_bias,
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "BatchedDQN": "batched",
     "BiasMeter": "callbacks",
-    "Curve": "batched",
+    "Curve": "settings",
     "ENVS": "envs",
     "FRDQN": "baselines",
     "FrameReplay": "data",
@@ -79,12 +80,12 @@ _HOMES = {
     "MintoTD3": "algorithms",
     "MintoTQC": "algorithms",
     "OPERATORS": "targets",
-    "Recipe": "batched",
+    "Recipe": "settings",
     "SimBaPolicy": "policies",
     "SimBaV2Policy": "policies",
     "TabularMDP": "tabular",
     "Transitions": "data",
-    "Variant": "batched",
+    "Variant": "settings",
     "aggregate": "evaluation",
     "area": "evaluation",
     "bootstrap_target": "targets",

@@ -19,12 +19,12 @@ _ROOM = "assay.training.minto"
 
 @runtime_checkable
 class DiscreteLearner(Protocol):
-    """Learns to act by whole numbers: many seeds in one call, a `batched.Curve` a seed."""
+    """Learns to act by whole numbers: many seeds in one call, a `settings.Curve` a seed."""
 
     def train_discrete(
         self, recipe: Any, seeds: Sequence[int], *, checkpoint: Any = None, progress: Any = None
     ) -> Sequence[Any]:
-        """Curves of `batched.Recipe` for each seed."""
+        """Curves of `settings.Recipe` for each seed."""
         ...
 
 
@@ -159,7 +159,7 @@ class Minto(Benchmark):
     env, continuous, offline
         Environments by comma, one task each; "" leaves the task out. `envs.ENVS` and gymnasium's own.
     steps, batch_size, lr, copy_every, eps_steps, eval_every, eval_episodes, hidden, loss, n_step, reward_noise, gamma
-        As in `batched.Recipe`.
+        As in `settings.Recipe`.
     continuous_steps, continuous_lr, continuous_batch
         Steps, learning rate and batch of actor-critic learners; they are evaluated as often as ``steps`` are.
     share
@@ -244,7 +244,7 @@ class Minto(Benchmark):
 
     def make_recipe(self, env: str) -> Any:
         """The recipe of the many-seed trainer for an environment."""
-        from assay.training.minto.batched import Recipe
+        from assay.training.minto.settings import Recipe
 
         return Recipe(env=env, **self.recipe)
 

@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from assay.training.minto.batched import Curve, Recipe
     from assay.training.minto.data import Transitions
+    from assay.training.minto.settings import Curve, Recipe
 
 
 @dataclass(frozen=True, slots=True)
 class BatchedMethod:
-    """DQN with a `batched.Variant`, all seeds at once; its CQL where ``cql`` is above 0."""
+    """DQN with a `settings.Variant`, all seeds at once."""
 
     op: str = "min"
     members: int = 1
@@ -25,7 +25,8 @@ class BatchedMethod:
         self, recipe: Recipe, seeds: Sequence[int], *, checkpoint: Any = None, progress: Any = None
     ) -> list[Curve]:
         """Play and learn."""
-        from assay.training.minto.batched import Variant, train_batched
+        from assay.training.minto.batched import train_batched
+        from assay.training.minto.settings import Variant
 
         variant = Variant(self.op, self.members, self.beta, self.kappa)
         return train_batched(recipe, variant, seeds, checkpoint=checkpoint, progress=progress)
@@ -43,7 +44,8 @@ class BatchedCQL:
         self, recipe: Recipe, data: Transitions, seeds: Sequence[int], *, checkpoint: Any = None, progress: Any = None
     ) -> list[Curve]:
         """Learn from data."""
-        from assay.training.minto.batched import Variant, train_batched
+        from assay.training.minto.batched import train_batched
+        from assay.training.minto.settings import Variant
 
         variant = Variant(self.op, self.members, cql=self.alpha)
         return train_batched(recipe, variant, seeds, data=data, checkpoint=checkpoint, progress=progress)

@@ -14,9 +14,10 @@ import torch
 
 from assay.core.errors import UsageError
 from assay.core.table import Chart, Table
-from assay.training.minto.batched import BatchedDQN, Recipe, Variant, train_batched
+from assay.training.minto.batched import BatchedDQN, train_batched
 from assay.training.minto.data import Transitions
 from assay.training.minto.envs import ENVS
+from assay.training.minto.settings import Recipe, Variant
 from assay.training.minto.tabular import gaussian_bias
 
 

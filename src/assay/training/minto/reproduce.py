@@ -13,9 +13,10 @@ import torch
 
 from assay.core.claims import Claim, save_claims
 from assay.core.map import resumable_map
-from assay.training.minto.batched import Recipe, Variant, train_batched
+from assay.training.minto.batched import train_batched
 from assay.training.minto.envs import ENVS
 from assay.training.minto.evaluation import Gain, aggregate, relative_gain
+from assay.training.minto.settings import Recipe, Variant
 from assay.training.minto.tabular import gaussian_bias, q_learning, random_mdp, simulated_bias
 
 OPERATORS = ("target", "online", "min", "max", "mean", "random")

@@ -10,10 +10,10 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from assay.training.minto import algorithms
-from assay.training.minto.batched import Curve, Recipe, Variant
 from assay.training.minto.callbacks import played
 from assay.training.minto.envs import single
 from assay.training.minto.iqn import MintoIQN
+from assay.training.minto.settings import Curve, Recipe, Variant
 
 CLASSES: dict[str, Any] = {
     "MintoDQN": algorithms.MintoDQN,
