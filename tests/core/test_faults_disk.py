@@ -91,6 +91,18 @@ def test_a_disk_that_a_trials_own_files_fill_stops_the_run_and_leaves_its_trials
     assert any(case["begun"] for case in cases)
 
 
+def test_a_recipe_on_a_full_disk_keeps_what_it_made_and_goes_on_there(tmp_path):
+    (found,) = on_small_disk(tmp_path, "recipe")
+    code, said = found["first"]
+    assert code == 3
+    assert "No space left on device" in one_sentence(said)
+    assert 0 < found["stood"] < 2000
+    assert found["second"][0] == 0, found["second"]
+    # A line an item: none was made twice.
+    assert found["lines"] == 2000
+    assert found["right"]
+
+
 def test_a_run_that_is_mounted_read_only_is_read_and_refused_for_writing_in_one_sentence(tmp_path):
     (found,) = on_small_disk(tmp_path, "closed")
     for name in ("resume", "extend", "new", "report inside"):

@@ -79,6 +79,22 @@ def full(folder: Path, benchmark: str, options: list[str]) -> None:
         print(json.dumps(case | {"again": again, "more": more, **facts(run)}), flush=True)
 
 
+def recipe(folder: Path) -> None:
+    """A recipe on a small disk, called again with plenty of room."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mount("-t", "tmpfs", "-o", "size=40k", "tmpfs", disk)
+    line = ["make", "toy", "squares", "--out", disk / "out", "-o", "n=2000"]
+    first = call(*line)
+    mount("-o", f"remount,size={PLENTY}", disk)
+    stood = sum(len(p.read_bytes().splitlines()) for p in (disk / "out" / ".journal").glob("*.jsonl"))
+    second = call(*line)
+    lines = sum(len(p.read_bytes().splitlines()) for p in (disk / "out" / ".journal").glob("*.jsonl"))
+    rows = json.loads((disk / "out" / "squares.json").read_text())
+    right = rows == [{"item": i, "square": i * i} for i in range(2000)]
+    print(json.dumps({"first": first, "second": second, "stood": stood, "lines": lines, "right": right}))
+
+
 def closed(folder: Path) -> None:
     """An unfinished run whose folder was mounted read-only, and a place where no run can be made."""
     run = folder / "run"
@@ -99,7 +115,7 @@ def closed(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "closed":
-        closed(Path(sys.argv[2]))
+    if sys.argv[1] in ("closed", "recipe"):
+        {"closed": closed, "recipe": recipe}[sys.argv[1]](Path(sys.argv[2]))
     else:
         full(Path(sys.argv[2]), sys.argv[1], sys.argv[3:])
