@@ -176,7 +176,7 @@ def test_the_sphere_is_solved_in_closed_form():
     rate, half_mse = sphere_rate(2, eps)
     angle = 2 * math.pi * np.arange(120) / 120
     circle = np.column_stack([np.cos(angle), np.sin(angle)])
-    radii = np.linspace(0.5, 1.1, 61)
+    radii = math.sqrt(1 - 2 * half_mse) + 0.01 * np.arange(-40, 21)
     y = (radii[:, None, None] * circle).reshape(-1, 2)
     k = np.exp(-((circle[:, None] - y) ** 2).sum(-1) / (2 * eps))
     q = np.full(len(y), 1 / len(y))
@@ -184,7 +184,7 @@ def test_the_sphere_is_solved_in_closed_form():
         q *= k.T @ (1 / 120 / (k @ q))
     c = k.T @ (1 / 120 / (k @ q))
     loss = -np.log(k @ q).mean()
-    assert loss - math.log(c.max()) - 1e-9 <= rate + half_mse / eps <= loss + 1e-3
+    assert loss - math.log(c.max()) - 1e-9 <= rate + half_mse / eps <= loss + 1e-9
     assert sphere_rate(3, 1 / 3) == (0.0, 0.5)
     # At high rate the sphere is locally flat: d - 1 dimensions under a Gaussian test channel.
     fine, finer = sphere_rate(3, 1e-4), sphere_rate(3, 1e-5)
@@ -200,7 +200,7 @@ def test_a_noisy_sphere_is_exact_up_to_its_noise():
 
 
 def test_the_backward_heat_equation_of_a_gaussian_is_its_closed_form():
-    heat = BackwardHeat(lambda w: np.exp(-(w**2) / 2))
+    heat = BackwardHeat(lambda w: np.exp(-(w**2) / 2), points=401)
     x = np.linspace(-3, 3, 7)
     assert heat.density(x, 0.5, 0.4) == pytest.approx(np.exp(-(x**2) / 1.6) / math.sqrt(1.6 * math.pi), abs=1e-12)
     assert heat.drift(x, 0.5, 0.4)[:, 0] == pytest.approx(-0.4 * x / 0.8, abs=1e-8)
@@ -210,7 +210,7 @@ def test_the_backward_heat_equation_of_a_gaussian_is_its_closed_form():
 
 
 def test_a_mixture_through_its_characteristic_function_ends_where_its_variances_do():
-    heat = BackwardHeat(lambda w: np.exp(-0.05 * w**2) * np.cos(w), interval=(-4, 4))
+    heat = BackwardHeat(lambda w: np.exp(-0.05 * w**2) * np.cos(w), interval=(-4, 4), points=401)
     closed = GaussianMixture([0.5, 0.5], [-1, 1], [0.1, 0.1])
     assert heat.exact_rd(0.05).rate == pytest.approx(closed.exact_rd(0.05).rate, abs=1e-6)
     x = np.array([-0.7, 0.1, 1.2])

@@ -95,14 +95,27 @@ class BackwardHeat(Source):
             p = self.density(self.grid, 1.0, check_eps(eps))
         except UsageError:
             return False
-        return bool(p.min() >= -NEGATIVE * p.max())
+        least = -NEGATIVE * p.max()
+        if p.min() < least:
+            return False
+        # Negative dips are narrower than a cell where eps is small: look closer around the minima.
+        around = self.grid[1:-1][(p[1:-1] <= p[:-2]) & (p[1:-1] <= p[2:])]
+        width = self.grid[1] - self.grid[0]
+        for _ in range(3):
+            fine = around[:, None] + width * np.linspace(-1, 1, 21)
+            q = self.density(fine, 1.0, eps).reshape(fine.shape)
+            if q.size and q.min() < least:
+                return False
+            around, width = fine[np.arange(len(fine)), q.argmin(1)], width / 10
+        return True
 
-    def largest_eps(self, *, below: float = 1e3, tolerance: float = 1e-6) -> float:
-        """Largest eps with a non-negative solution, by bisection; 0 where even 1e-6 has none.
+    def largest_eps(self, *, below: float = 1e3, tolerance: float = 1e-4) -> float:
+        """Largest eps with a non-negative solution, by bisection; 0 where even a tiny one has none.
 
         Without a cutoff it ends where the characteristic function is lost to rounding, some 5 % before the truth.
         """
-        low, high = 0.0, 1e-6
+        first = 6.4e-5 / self.cutoff**2 if self.cutoff is not None else 1e-8 * float(np.ptp(self.grid)) ** 2
+        low, high = 0.0, first
         while high < below and self.valid(high):
             low, high = high, 4 * high
         if low == 0.0:
@@ -130,7 +143,9 @@ class BackwardHeat(Source):
         edges = np.linspace(0, top, pieces + 1)
         half = np.diff(edges) / 2
         w = ((edges[:-1] + half)[:, None] + half[:, None] * nodes).ravel()
-        lifted = (half[:, None] * weights).ravel() * np.exp(removed * w**2 / 2) * self.characteristic(w) / math.pi
+        # Where exp overflows phi has long underflowed to 0, or `_decayed` would have refused.
+        growth = np.exp(np.minimum(removed * w**2 / 2, 700.0))
+        lifted = (half[:, None] * weights).ravel() * growth * self.characteristic(w) / math.pi
         p, slope = np.empty(len(x)), np.empty(len(x))
         # phi(-w) is the conjugate of phi(w): twice the real part over w > 0.
         for piece in np.array_split(np.arange(len(x)), max(1, len(x) * len(w) // 4_000_000)):

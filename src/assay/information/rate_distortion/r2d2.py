@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from collections.abc import Callable
@@ -126,6 +127,7 @@ class R2D2:
             epochs = max(1, round(s.steps / max(1, len(rest) // batch)))
             optimiser = torch.optim.Adam(self.parts.parameters(), s.lr)
             schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
+            start, before = copy.deepcopy(self.parts.state_dict()), self._validate(valid)
             self.history = train(
                 self.parts,
                 lambda x0: self.loss(x0, self._draw_eps(len(x0), generator), generator),
@@ -142,6 +144,10 @@ class R2D2:
                 checkpoint=checkpoint,
                 progress=progress,
             )
+            best = self.history.best_value
+            if best is None or best > before:
+                # A closed form that fits is not improved by learning.
+                self.parts.load_state_dict(start)
         return self
 
     def loss(self, x0: Tensor, eps: Tensor, generator: torch.Generator) -> Tensor:
@@ -311,6 +317,7 @@ class R2D2:
             return spacing_entropy(end.view(groups, -1)).mean()
         return negentropy_entropy(end.view(groups, -1, self.d)).mean()
 
+    @torch.no_grad()
     def _validate(self, x0: Tensor) -> float:
         # The same noise and levels every time: differences between epochs are those of the weights.
         generator = torch.Generator().manual_seed(self.seed % 2**63)
