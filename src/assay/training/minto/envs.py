@@ -431,8 +431,8 @@ def minatar_env(game: str) -> Any:
     return Game()
 
 
-# Ends of the scales: the mean return of a random policy (`assay make minto scales`; standard error 24 for LunarLander, at
-# most 0.9 elsewhere), and what gymnasium counts as solved; MinAtar has no such figure, and a round 10 stands for it.
+# Ends of the scales: the mean return of a random policy (`assay make minto scales`; standard error 24 for LunarLander,
+# at most 0.9 elsewhere), and what gymnasium counts as solved; MinAtar has no such figure, and a round 10 stands for it.
 ENVS: dict[str, EnvSpec] = {
     "CartPole-v1": EnvSpec(CartPole, 22.7, 475.0, True),
     "Acrobot-v1": EnvSpec(Acrobot, -500.0, -100.0, True),
