@@ -31,16 +31,14 @@ if TYPE_CHECKING:
     )
     from assay.information.rate_distortion.estimator import RateDistortionEstimator
     from assay.information.rate_distortion.heat import BackwardHeat, Sinc4Mixture
+    from assay.information.rate_distortion.mixtures import Gaussian, GaussianMixture, Source
     from assay.information.rate_distortion.particles import functional, nerd, wgd
     from assay.information.rate_distortion.r2d2 import R2D2, Settings
     from assay.information.rate_distortion.simulation import readout, simulate
     from assay.information.rate_distortion.sources import (
         Banana,
-        Gaussian,
-        GaussianMixture,
         Laplace,
         Samples,
-        Source,
         Sphere,
         SphereNoise,
         StudentT,
@@ -52,8 +50,8 @@ _HOMES = {
     "BackwardHeat": "heat",
     "Banana": "sources",
     "Curve": "curves",
-    "Gaussian": "sources",
-    "GaussianMixture": "sources",
+    "Gaussian": "mixtures",
+    "GaussianMixture": "mixtures",
     "Laplace": "sources",
     "R2D2": "r2d2",
     "RateDistortionBenchmark": "benchmark",
@@ -61,7 +59,7 @@ _HOMES = {
     "Samples": "sources",
     "Settings": "r2d2",
     "Sinc4Mixture": "heat",
-    "Source": "sources",
+    "Source": "mixtures",
     "Sphere": "sources",
     "SphereNoise": "sources",
     "StudentT": "sources",

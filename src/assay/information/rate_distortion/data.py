@@ -16,13 +16,11 @@ from assay.core.datasets import digits, folder, generated, package_file
 from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
 from assay.information.rate_distortion.benchmark import SOURCES
 from assay.information.rate_distortion.heat import Sinc4Mixture
+from assay.information.rate_distortion.mixtures import Gaussian, GaussianMixture, Source
 from assay.information.rate_distortion.sources import (
     Banana,
-    Gaussian,
-    GaussianMixture,
     Laplace,
     Samples,
-    Source,
     SphereNoise,
     StudentT,
     TwoMoons,

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from assay.core.errors import UsageError
 from assay.information.rate_distortion.closed import check_eps
-from assay.information.rate_distortion.sources import Source
+from assay.information.rate_distortion.mixtures import Source
 
 Array = NDArray[np.float64]
 NEGATIVE = 1e-13

@@ -16,7 +16,7 @@ from assay.information.rate_distortion.curves import Curve, convert_distortion, 
 from assay.information.rate_distortion.data import digit_patches, image_patches
 from assay.information.rate_distortion.entropy import knn_entropy
 from assay.information.rate_distortion.estimator import RateDistortionEstimator
-from assay.information.rate_distortion.sources import GaussianMixture
+from assay.information.rate_distortion.mixtures import GaussianMixture
 
 
 def patches(

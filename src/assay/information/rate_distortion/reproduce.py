@@ -18,11 +18,12 @@ from assay.core.map import resumable_map
 from assay.information.rate_distortion.blahut import blahut_arimoto
 from assay.information.rate_distortion.data import make_source
 from assay.information.rate_distortion.entropy import knn_entropy
+from assay.information.rate_distortion.mixtures import Gaussian, GaussianMixture, Source
 from assay.information.rate_distortion.networks import MixtureDrift
 from assay.information.rate_distortion.particles import functional, nerd, wgd
 from assay.information.rate_distortion.r2d2 import R2D2, Settings
 from assay.information.rate_distortion.simulation import readout, simulate
-from assay.information.rate_distortion.sources import Gaussian, GaussianMixture, Source, Uniform
+from assay.information.rate_distortion.sources import Uniform
 
 EXACT: dict[str, tuple[GaussianMixture, tuple[float, ...]]] = {
     "gaussian": (Gaussian(1.0), (0.1, 0.5)),
