@@ -206,7 +206,7 @@ class MintoContinuousCQL(_Offline, MintoSAC):
                 polyak_update(self.batch_norm_stats, self.batch_norm_stats_target, 1.0)
             shown = zip(logged.values(), (critic_loss, actor_loss, penalty, entropy))
             for values, value in shown:
-                values.append(float(value))
+                values.append(float(value.detach()))
             self._seen = tuple(theirs[..., None]), tuple(ours[..., None])
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
