@@ -158,7 +158,7 @@ class _Scores(BaseEstimator):
         x = checked(X, "X", d=self.n_features_in_, least=least)
         return torch.from_numpy((x[:, self.kept_] - self.mean_) / self.scale_).float()
 
-    def _integral(self, x: Tensor) -> Integral:
+    def _integral(self, x: Tensor, *, error: bool = False) -> Integral:
         shortcut = self.scores_.shortcut(x.to(self.device))
         if shortcut is not None:
             # A secant is evaluated once, an energy twice; neither has a numerical error of its own.
@@ -170,6 +170,7 @@ class _Scores(BaseEstimator):
             method=self.integration,
             n=self.nodes,
             generator=torch.Generator().manual_seed(self.random_state),
+            estimate_error=error,
         )
         self.evaluations_ = found.evaluations
         return Integral(found.value.cpu(), found.error.cpu(), found.evaluations)
@@ -266,7 +267,7 @@ class DensityRatioEstimator(_Scores):
 
     def log_ratio_with_error(self, X: ArrayLike) -> tuple[Array, Array]:
         """log ratio and the estimated error of its integration over t (not of the learning), (n,) each."""
-        found = self._integral(self._standard(X))
+        found = self._integral(self._standard(X), error=True)
         return found.value.double().numpy(), found.error.double().numpy()
 
     def predict(self, X: ArrayLike) -> Array:
