@@ -24,7 +24,7 @@ from toys import Doubler, Toy
 
 from assay.core import run as core
 from assay.core.benchmark import Benchmark, Needs
-from assay.core.errors import MissingExtra, UsageError
+from assay.core.errors import AssayError, MissingExtra, UsageError
 from assay.core.execute import Place, make_runners, tasks_by_name
 from assay.core.executors import kept
 from assay.core.executors.local import Job
@@ -374,6 +374,26 @@ def test_an_agent_that_hangs_is_given_up_and_its_trials_go_to_others(tmp_path, m
     assert list(stage.queue) == units
     assert stage.agents == {}
     assert sink.arrays == []
+
+
+def test_trials_that_end_agent_after_agent_stop_the_run(tmp_path, monkeypatch):
+    units = [("t", ((i, 0),)) for i in range(3)]
+    stage, agent, sink = staged(tmp_path, units)
+
+    async def look(first):
+        stage.agents["n"] = agent
+        agent.owed = {unit_key(u): u for u in list(stage.queue) or units}
+        stage._lost(agent)
+
+    monkeypatch.setattr(stage, "_look", look)
+    with pytest.raises(AssayError, match="lost 40 times without one record in between, at trials of t"):
+        asyncio.run(stage.run())
+    assert sink.arrays == []
+    stage._accept(agent, Reply([], [], 0, None, None))
+    assert stage.fruitless == 40
+    agent.owed = {unit_key(units[0]): units[0]}
+    stage._accept(agent, Reply([delivery(units[0])], [], 0, None, None))
+    assert stage.fruitless == 0
 
 
 def test_files_of_a_delivery_stay_inside_the_run(tmp_path):

@@ -38,6 +38,7 @@ LOOK_SECONDS = 1.0
 OPEN_SECONDS = 300.0
 CLOSE_SECONDS = 20.0
 STUCK_SECONDS = 120.0
+MOST_FRUITLESS = 40
 NODES_SECONDS = 300.0
 
 
@@ -208,6 +209,7 @@ class _Stage:
         self.agents: dict[str, Held] = {}
         self.refused: dict[str, str] = {}
         self.changed = asyncio.Event()
+        self.fruitless = 0
         scope = current_scope.get()
         self.unattributed = scope.unattributed if scope is not None else Meter()
         self.caching = scope is not None and scope.cache_folder is not None
@@ -227,6 +229,12 @@ class _Stage:
                 if not sink.stopping:
                     await self._look(first)
                     first = False
+                if self.fruitless >= MOST_FRUITLESS:
+                    tasks = sorted({name for name, _ in self.queue})
+                    raise AssayError(
+                        f"Agents of the Ray cluster were lost {self.fruitless} times without one record in between, at "
+                        f"trials of {', '.join(tasks)}: a trial may end the process it waits in. Resume to try again."
+                    )
                 if self.agents:
                     seen = time.monotonic()
                 elif time.monotonic() - seen > NODES_SECONDS:
@@ -365,6 +373,7 @@ class _Stage:
         for delivery in reply.deliveries:
             if agent.owed.pop(delivery.key, None) is None:
                 continue
+            self.fruitless = 0
             self._unpack(delivery)
             sink.encoded(delivery.array, delivery.statuses)
             self.left -= 1
@@ -387,6 +396,7 @@ class _Stage:
 
     def _lost(self, agent: Held) -> None:
         """What a lost agent owed is to do again, before anything else."""
+        self.fruitless += bool(agent.owed)
         self.queue.extendleft(reversed(agent.owed.values()))
         agent.owed.clear()
         self.agents.pop(agent.place.node, None)
