@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import os
+import shutil
 import sys
 import traceback
 from collections.abc import Mapping
@@ -20,6 +22,9 @@ import msgspec
 from assay.core.errors import UsageError
 
 RESULT = "result.json"
+DISK_FULL = 75
+"""Exit code (sysexits' EX_TEMPFAIL) when there was no room to score in."""
+LITTLE_BYTES = 64 * 2**20
 
 
 def main() -> None:
@@ -32,6 +37,10 @@ def main() -> None:
     except Exception as error:
         from assay.server.boards.referee import RefereeError
 
+        if disk_is_full(scratch, error):
+            # That is nobody's score, and there may be no room to say anything.
+            sys.exit(DISK_FULL)
+
         # Only the referee's own sentences are known to hold nothing of the truth.
         known = isinstance(error, RefereeError)
         what = "score this submission" if order["task"] == "judge" else "load this board"
@@ -39,8 +48,21 @@ def main() -> None:
         detail = f"{error.detail if known else ''}\n{traceback.format_exc()}".lstrip()
         answer = {"status": "failed", "reason": reason, "detail": detail}
     partial = scratch / (RESULT + ".part")
-    partial.write_bytes(msgspec.json.encode(answer))
+    try:
+        partial.write_bytes(msgspec.json.encode(answer))
+    except OSError as error:
+        if disk_is_full(scratch, error):
+            sys.exit(DISK_FULL)
+        raise
     partial.rename(scratch / RESULT)
+
+
+def disk_is_full(scratch: Path, error: BaseException) -> bool:
+    """Whether that is why something failed: the error says so, and so does the disk (the words may be a team's)."""
+    from assay.core.files import FULL
+
+    words = [os.strerror(number) for number in FULL]
+    return any(w in str(error) for w in words) and shutil.disk_usage(scratch).free < LITTLE_BYTES
 
 
 def judge(order: dict[str, Any], scratch: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError
 
 from assay.server.boards import history
-from assay.server.boards.judge import RESULT
+from assay.server.boards.judge import DISK_FULL, RESULT
 from assay.server.boards.ladder import released, rounded, rounded_interval
 from assay.server.boards.submissions import sealed_folder, stored, uploads
 from assay.server.boards.tables import BROKEN, CLOSED, FAILED, OPEN, QUEUED, REFUSED, RUNNING, SCORED, Board, Entry, Job
@@ -218,12 +218,20 @@ class Worker:
             return None
         if ended:
             return {"status": FAILED, "reason": ended}
+        if process.returncode == DISK_FULL:
+            return self._without_room(claim, stop)
         try:
             return msgspec.json.decode((scratch / RESULT).read_bytes())
         except (OSError, msgspec.MsgspecError):
             self._note(claim, f"exit code {process.returncode}\n{said.read_text(errors='replace')[-4000:]}")
             self._give_back(claim.job, claim.lease, None, "The process that scored it came to an end.")
             return None
+
+    def _without_room(self, claim: Claim, stop: threading.Event) -> None:
+        """Put a job back for which the disk had no room, and give people time to make some."""
+        print("board worker: the disk is full; free some space.", file=sys.stderr)
+        self._give_back(claim.job, claim.lease, None, "The server's disk was full.")
+        stop.wait(self.lease_seconds)
 
     def _watch(self, process: subprocess.Popen[bytes], claim: Claim, stop: threading.Event) -> str:
         """Wait for the judge; "" = it ended by itself, ``lost`` = the lease is another's, else why it was stopped."""
