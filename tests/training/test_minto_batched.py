@@ -193,12 +193,15 @@ def test_what_a_seed_does_does_not_depend_on_what_runs_beside_it():
     assert mixed[3].episodes != alone.episodes
 
 
-def test_target_is_reached_by_min_when_copied_every_step_is_online():
+def test_min_with_copies_every_step_is_online_and_both_extremes_are_warned_of():
     every = Recipe(**{**{f: getattr(QUICK, f) for f in QUICK.__slots__}, "copy_every": 1})
-    least, online = train_batched(every, [Variant("min"), Variant("online")], [3, 3])
+    with pytest.warns(UserWarning, match="online"):
+        least, online = train_batched(every, [Variant("min"), Variant("online")], [3, 3])
     assert least.episodes == online.episodes
     assert least.rows[-1]["q_mean"] == pytest.approx(online.rows[-1]["q_mean"], rel=1e-4)
-    assert least.rows[-1]["online_rate"] <= 1
+    never = Recipe(steps=60, hidden=(4,), batch_size=4, learning_starts=20, copy_every=61, eval_every=60)
+    with pytest.warns(UserWarning, match="never copied"):
+        train_batched(never, Variant("min"), [0])
 
 
 @pytest.mark.parametrize("env", ["CartPole-v1", "MinAtar/Breakout"])

@@ -294,3 +294,21 @@ def test_simbav2_stays_on_the_sphere_and_within_its_atoms(gymnasium):
     unit = torch.nn.functional.normalize(torch.randn(4, 16), dim=-1)
     torch.testing.assert_close(net.blocks(unit).norm(dim=-1), torch.ones(4))
     assert net.logits(x).shape == (20, 101)
+
+
+def test_atari_frames_and_settings_fit_the_classes(gymnasium):
+    pytest.importorskip("ale_py", reason="ale-py is not installed")
+    from assay.training.minto import MintoDQN, MintoIQN, atari, atari_env
+
+    env = atari_env("Breakout")
+    obs, _ = env.reset(seed=0)
+    assert obs.shape == (4, 84, 84)
+    assert env.step(0)[0].dtype == np.uint8
+    for cls, name in ((MintoDQN, "dqn"), (MintoIQN, "iqn")):
+        model = cls("CnnPolicy", atari_env("Pong"), **{**atari(name), "buffer_size": 50}, device="cpu")
+        assert model.target_update_interval == 32_000
+        assert model.predict(obs, deterministic=True)[0] in range(6)
+    with pytest.raises(UsageError, match="did you mean"):
+        atari_env("Breakou")
+    with pytest.raises(UsageError, match="250000"):
+        atari(steps=10)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from assay.training.minto.methods import METHODS
     from assay.training.minto.offline import MintoContinuousCQL, MintoCQL, MintoIQL
     from assay.training.minto.policies import ImpalaCNN, SimBaPolicy, SimBaV2Policy
+    from assay.training.minto.presets import LUNAR_LANDER, atari, atari_env
     from assay.training.minto.settings import Curve, Recipe, Variant
     from assay.training.minto.tabular import (
         TabularMDP,
@@ -72,6 +73,7 @@ _HOMES = {
     "Minto": "benchmark",
     "MintoCQL": "offline",
     "MintoContinuousCQL": "offline",
+    "LUNAR_LANDER": "presets",
     "MintoDQN": "algorithms",
     "MintoIQL": "offline",
     "MintoIQN": "iqn",
@@ -88,6 +90,8 @@ _HOMES = {
     "Variant": "settings",
     "aggregate": "evaluation",
     "area": "evaluation",
+    "atari": "presets",
+    "atari_env": "presets",
     "bootstrap_target": "targets",
     "bootstrap_value": "targets",
     "categorical_target": "distributional",
@@ -126,6 +130,7 @@ _HOMES = {
 __all__ = [
     "ENVS",
     "FRDQN",
+    "LUNAR_LANDER",
     "METHODS",
     "OPERATORS",
     "BatchedDQN",
@@ -152,6 +157,8 @@ __all__ = [
     "Variant",
     "aggregate",
     "area",
+    "atari",
+    "atari_env",
     "bootstrap_target",
     "bootstrap_value",
     "categorical_target",

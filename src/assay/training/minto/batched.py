@@ -7,6 +7,7 @@ never see each other. What a run does follows from its own seed alone.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -430,6 +431,11 @@ def train_batched(
         Called with steps done and their number.
     """
     many = [variants] * len(seeds) if isinstance(variants, Variant) else list(variants)
+    if any(v.op in ("min", "mean", "max", "random") for v in many) and recipe.tau == 1:
+        if recipe.copy_every == 1:
+            warnings.warn("Copies every step make both networks one: the bootstrap is online.", stacklevel=2)
+        elif recipe.copy_every > recipe.steps:
+            warnings.warn("The target network is never copied: values stall.", stacklevel=2)
     order = sorted(range(len(seeds)), key=lambda i: repr(many[i]))
     trainer = BatchedDQN(recipe, [many[i] for i in order], [seeds[i] for i in order], data)
     if checkpoint is not None:

@@ -158,7 +158,7 @@ def load_d4rl(path: Path | str) -> Transitions:
 
 def load_minari(path: Path | str) -> Transitions:
     """A Minari data set's folder (``data/main_data.hdf5`` below it) or that file; array observations and actions."""
-    file = Path(path)
+    file = Path(path).expanduser()
     if file.is_dir():
         found = sorted(file.rglob("main_data.hdf5"))
         if len(found) != 1:
