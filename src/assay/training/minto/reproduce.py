@@ -26,7 +26,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "steps": 8000, "eval_every": 500, "eps_steps": 2000, "copy_every": 200, "eval_episodes": 0,
     },
     "MinAtar/Breakout": {
-        "steps": 8000, "eval_every": 500, "eps_steps": 4000, "copy_every": 200, "hidden": (64,), "batch_size": 32,
+        "steps": 6000, "eval_every": 500, "eps_steps": 3000, "copy_every": 200, "hidden": (64,), "batch_size": 32,
         "eval_episodes": 0,
     },
 }  # fmt: skip
