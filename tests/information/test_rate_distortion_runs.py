@@ -102,7 +102,7 @@ def test_broken_curves_are_told(tmp_path):
 def test_every_method_fits_measures_and_reconstructs(method):
     x = room.Gaussian(4.0).sample(3000, np.random.default_rng(0))
     estimator = room.RateDistortionEstimator(
-        method, eps_range=(0.4, 1.0), points=2, steps={"r2d2": 0, "ba": 500}.get(method, 60), particles=200,
+        method, eps_range=(0.4, 1.0), points=2, steps={"r2d2": 0, "ba": 500}.get(method, 40), particles=200,
         learning_rate=1e-2 if method == "nerd" else None,
     )  # fmt: skip
     curve = clone(estimator).fit(x).curve_

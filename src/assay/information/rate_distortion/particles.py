@@ -106,8 +106,8 @@ def wgd(
     x
         Source samples, (n, d).
     lr
-        In units of eps: a point with c_j = 1 and lr = 1 moves to the mean of what it serves. Decays as one over
-        the root of the step.
+        In units of eps: with lr = 1 a point moves towards the mean of what it serves, at most so far. Decays as
+        one over the root of the step.
     batch
         Source samples a step.
     hybrid
@@ -134,7 +134,8 @@ def wgd(
         rows = torch.randint(0, len(x), (min(batch, len(x)),), generator=generator)
         grad, mass = particle_gradient(x[rows], y, eps, log_w)
         rate = lr / math.sqrt(1 + step / 50)
-        y = y - rate * eps * grad
+        # Many points and a small batch: a point that serves one sample has c_j >> 1 and must not fly past it.
+        y = y - rate * eps * grad / mass.clamp_min(1.0)[:, None]
         if hybrid:
             log_w = log_w + min(rate, 1.0) * mass.clamp_min(1e-12).log()
             log_w = log_w - torch.logsumexp(log_w, 0)
