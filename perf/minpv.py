@@ -31,11 +31,11 @@ from assay.nn import seeded  # noqa: E402
 README = Path(room.__file__).with_name("README.md")
 BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 EVALUATION_AIM, FIT_AIM, STEP_AIM = 5.0, 2.0, 2.0
-D, POINTS, BATCH, STEPS = 10, 5000, 256, 60
+D, POINTS, BATCH, STEPS = 10, 5000, 256, 40
 BRIDGE = room.Bridge()
 
 
-def best(call: Callable[[], object], times: int = 3) -> float:
+def best(call: Callable[[], object], times: int = 2) -> float:
     """Least CPU seconds of some calls."""
     found = []
     for _ in range(times):
@@ -146,7 +146,7 @@ def training() -> list[str]:
                 room.train_scores(x0, x1, path, BRIDGE, recipe, generator)
 
         slow, quick = [], []
-        for _ in range(3):
+        for _ in range(2):
             slow.append(best(joint, 1))
             quick.append(best(ours, 1))
         ratio = min(slow) / min(quick)

@@ -211,6 +211,9 @@ class MinPVBenchmark(Benchmark):
             if value < 2:
                 raise UsageError(f"Option {name}={value} must be at least 2.")
         self.folder, self.n, self.test = folder, n, test
+        ratios, densities = set(self.chosen) - {"density"}, "density" in self.chosen
+        absent = ("nll",) if not densities else () if ratios else ("squared_error", "abs_error", "pointwise_rmse")
+        self.metrics = tuple(metric for metric in type(self).metrics if metric.reads[0] not in absent)
 
     def tasks(self) -> Sequence[Task]:
         """Mutual information, distribution shift, density."""
