@@ -21,12 +21,10 @@ from assay.training.minto.tabular import gaussian_bias, q_learning, random_mdp, 
 
 OPERATORS = ("target", "online", "min", "max", "mean", "random")
 RECIPES: dict[str, dict[str, Any]] = {
-    "CartPole-v1": {"steps": 6000, "eval_every": 500, "eps_steps": 1500, "copy_every": 200},
-    "Acrobot-v1": {
-        "steps": 8000, "eval_every": 500, "eps_steps": 2000, "copy_every": 200, "eval_episodes": 0,
-    },
+    "CartPole-v1": {"steps": 6000, "batch_size": 32, "eps_steps": 1500, "copy_every": 200},
+    "Acrobot-v1": {"steps": 6000, "batch_size": 32, "eps_steps": 1500, "copy_every": 200, "eval_episodes": 0},
     "MinAtar/Breakout": {
-        "steps": 6000, "eval_every": 500, "eps_steps": 3000, "copy_every": 200, "hidden": (64,), "batch_size": 32,
+        "steps": 4000, "batch_size": 32, "eps_steps": 2000, "copy_every": 200, "hidden": (64,), "eval_every": 250,
         "eval_episodes": 0,
     },
 }  # fmt: skip
@@ -68,7 +66,7 @@ def training(job: dict[str, Any]) -> dict[str, Any]:
     torch.set_num_threads(1)
     begun = time.process_time()
     options = dict(RECIPES[job["env"]])
-    options["steps"] = max(options["eval_every"], int(options["steps"] * job["steps"]))
+    options["steps"] = max(500, int(options["steps"] * job["steps"]))
     recipe = Recipe(env=job["env"], **options)
     variants = [Variant(op) for op in OPERATORS for _ in job["seeds"]]
     curves = train_batched(recipe, variants, job["seeds"] * len(OPERATORS))
