@@ -4,7 +4,7 @@
 
 Steps are environment steps on CartPole-v1 with an update each (batch 32, two layers of 64), environment included. CPU
 seconds of one thread, in turns, the best of several; two processes on two cores give twice of everything here. The CNN
-is Nature's on four frames of 84 x 84, updates alone. Learning curves: training returns of 6,000 steps under one recipe.
+is Nature's on four frames of 84 x 84, updates alone. Learning curves: training returns of 4,000 steps under one recipe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 SPEED_AIM, MLP_AIM, CNN_AIM = 10.0, 1.25, 1.10
 SEEDS = (1, 16, 64)
 LEARNED = Recipe(
-    steps=6000, batch_size=32, loss="huber", eval_every=6000, eval_episodes=0, eps_steps=1500, copy_every=200
+    steps=4000, batch_size=32, loss="huber", eval_every=4000, eval_episodes=0, eps_steps=1000, copy_every=200
 )
 
 
@@ -41,7 +41,7 @@ def alone(cls: Any, seed: int, **more: Any) -> Any:
     """stable-baselines3 on the recipe."""
     return cls(
         "MlpPolicy", "CartPole-v1", learning_rate=LEARNED.lr, batch_size=32, train_freq=1, learning_starts=100,
-        buffer_size=6000, target_update_interval=200, exploration_fraction=0.25, exploration_final_eps=0.05,
+        buffer_size=4000, target_update_interval=200, exploration_fraction=0.25, exploration_final_eps=0.05,
         device="cpu", seed=seed, **more,
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ def quickest(steps: dict[str, Callable[[], None]], turns: int) -> dict[str, floa
     return best
 
 
-def speeds(turns: int = 4, steps: int = 250) -> dict[str, float]:
+def speeds(turns: int = 3, steps: int = 150) -> dict[str, float]:
     """CPU milliseconds a step of each contestant."""
     calls: dict[str, Callable[[], None]] = {}
     for name, cls, more in (("sb3 target", stable_baselines3.DQN, {}), ("sb3 min", room.MintoDQN, {})):
@@ -75,7 +75,7 @@ def speeds(turns: int = 4, steps: int = 250) -> dict[str, float]:
 def _options() -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**asdict(LEARNED), "buffer": 6000, "eval_every": 10**6}
+    return {**asdict(LEARNED), "buffer": 4000, "eval_every": 10**6}
 
 
 class Frames(gymnasium.Env):
@@ -94,7 +94,7 @@ class Frames(gymnasium.Env):
         return self.observation_space.sample(), 1.0, False, False, {}
 
 
-def pictures(turns: int = 3, updates: int = 6) -> dict[str, float]:
+def pictures(turns: int = 3, updates: int = 3) -> dict[str, float]:
     """CPU milliseconds of an update of a CNN."""
     calls: dict[str, Callable[[], None]] = {}
     for name, cls in (("target", stable_baselines3.DQN), ("min", room.MintoDQN)):
