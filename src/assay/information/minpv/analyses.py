@@ -87,7 +87,7 @@ def variance(runs: Runs, *, score: str = "squared_error") -> Table:
         if part.height < 3:
             continue
         v, e = part["path_variance"].to_numpy(), part[score].to_numpy()
-        rows.append({"sample": sample, "systems": part.height, "spearman": float(spearmanr(v, e).statistic)})
+        rows.append({"sample": sample, "systems": part.height, "spearman": float(spearmanr(v, e)[0])})  # pyright: ignore[reportArgumentType]
         first.extend(rankdata(v) / len(v))
         second.extend(rankdata(e) / len(e))
     if not rows:

@@ -266,10 +266,11 @@ class KernelRatio(_Base):
         except ImportError:
             raise MissingExtra("uLSIF and RuLSIF", "minpv") from None
         # Its kernel centres come from numpy's global generator, which is left as it was found.
+        alpha: Any = self.alpha if self.kind == "rulsif" else 0
         state = np.random.get_state()  # noqa: NPY002
         try:
             np.random.seed(int(rng.integers(2**32)))  # noqa: NPY002
-            self.peer_ = densratio(x1, x0, alpha=self.alpha if self.kind == "rulsif" else 0, verbose=False)
+            self.peer_ = densratio(x1, x0, alpha=alpha, verbose=False)
         finally:
             np.random.set_state(state)  # noqa: NPY002
 

@@ -149,7 +149,8 @@ class _Scores(BaseEstimator):
             found = [optimal_path(moments, bridge, constraint=kind) for kind in kinds]
             return min(found, key=lambda one: float(path_variance(one, moments, bridge)))
         if self.path in LEARNED:
-            return fit_path(moments, bridge, family=self.path, constraint=self.constraint, components=self.K)
+            constraint: Any = self.constraint
+            return fit_path(moments, bridge, family=self.path, constraint=constraint, components=self.K)
         return make_path(self.path)
 
     def _standard(self, X: ArrayLike, *, least: int = 1) -> Tensor:

@@ -287,13 +287,13 @@ def _pinwheel(n: int, rng: np.random.Generator) -> Array:
 def _circles(n: int, rng: np.random.Generator) -> Array:
     from sklearn.datasets import make_circles
 
-    return 3 * make_circles(n, factor=0.5, noise=0.08, random_state=int(rng.integers(2**31)))[0]
+    return 3 * np.asarray(make_circles(n, factor=0.5, noise=0.08, random_state=int(rng.integers(2**31)))[0])
 
 
 def _moons(n: int, rng: np.random.Generator) -> Array:
     from sklearn.datasets import make_moons
 
-    return 2 * make_moons(n, noise=0.1, random_state=int(rng.integers(2**31)))[0] - [1.0, 0.5]
+    return 2 * np.asarray(make_moons(n, noise=0.1, random_state=int(rng.integers(2**31)))[0]) - [1.0, 0.5]
 
 
 def _two_spirals(n: int, rng: np.random.Generator) -> Array:
