@@ -148,7 +148,7 @@ class Knife(nn.Module):
         axes: Tensor,
         eps_range: tuple[float, float],
         *,
-        floor: float = 0.05,
+        floor: float = 0.2,
         width: int = 16,
     ) -> None:
         super().__init__()

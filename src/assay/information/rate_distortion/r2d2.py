@@ -32,7 +32,7 @@ from assay.nn.trainer import History, seeded, train
 
 Array = NDArray[np.float64]
 ENTROPIES = ("auto", "spacing", "negentropy", "knife")
-SINGULAR = 3.0
+SINGULAR = 2.0
 """Of E|u|^2 / (eps d) in the last step, which is eps times the Fisher information of X_1: its density is being lost."""
 
 
@@ -343,9 +343,10 @@ class R2D2:
     def _warn(self, eps: float, rate: float, pressed: float) -> None:
         if rate < 0:
             warnings.warn(f"The rate at eps={eps:g} came out as {rate:.3g} nats and is given as 0.", stacklevel=3)
-        if pressed > SINGULAR:
+        # The first is a sign, the second a proof: such a direction has rate 0.
+        if pressed > SINGULAR or float(self.drift.variance.min()) * self.scale**2 <= eps:
             warnings.warn(
-                f"At eps={eps:g} the drift explodes at the end: the optimal reconstruction loses its density. Use "
+                f"At eps={eps:g} the optimal reconstruction loses its density: the drift explodes at the end. Use "
                 "method='ba' or 'wgd' for so low a rate.",
                 stacklevel=3,
             )

@@ -124,8 +124,8 @@ def ceiling(job: dict[str, Any]) -> list[dict[str, Any]]:
     if method == "wgd":
         y, log_w = wgd(x, eps, particles=PARTICLES, steps=100, batch=512)
     else:
+        net = nerd(x, eps, points=PARTICLES, steps=100, latent=max(16, d))
         with torch.no_grad():
-            net = nerd(x, eps, points=PARTICLES, steps=100, latent=max(16, d))
             y = net.points(PARTICLES, torch.Generator().manual_seed(1))
     found = functional(test, y, eps, log_w)
     true = source.exact_rd(eps)
