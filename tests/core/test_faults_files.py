@@ -197,6 +197,7 @@ def test_a_process_killed_before_it_wrote_a_manifest_leaves_a_folder_that_can_be
     folder.mkdir()
     (folder / ".lock").write_text('{"pid": 1')
     (folder / ".run.json.4711.tmp").write_text("{")
+    (folder / "samples.parquet").write_bytes(b"PAR1")
     library.run("toy", "method:doubler", options={"n": 3}, into=folder)
     check_whole(folder, 3)
 
@@ -253,3 +254,13 @@ def test_a_process_that_dies_while_it_folds_leaves_a_run_that_knows_its_columns(
     run = check_whole(folder, N)
     assert (run.info["scores"], run.info["groups"]) == (["met"], ["n_items"])
     assert run.info["paid"] == pytest.approx(run.records["calls"].explode().struct.field("paid").sum())
+
+
+def test_a_command_given_again_tells_of_the_run_that_was_killed(tmp_path, monkeypatch):
+    monkeypatch.setenv("ASSAY_RUNS", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
+    killed_run(tmp_path / "runs" / "mine", 6, N)
+    line = ["run", "toy_judged", "-s", "method:doubler", "-o", f"n={N}", "-o", "pause=0.05"]
+    code, said = done(assay(*line))
+    assert code == 0
+    assert "There is an unfinished run of this (it was killed); to go on with it instead: assay resume mine" in said

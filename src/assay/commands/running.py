@@ -171,10 +171,8 @@ def _offer_resume(name: str, system: str, options: dict[str, str], selection: Se
             continue
         same = fingerprint(typed) == info["options_fingerprint"] and info["seed"] == (arguments.seed or 0)
         if same and info["selection"].get("limit") == selection.limit:
-            say(
-                f"There is an unfinished run of this ({run.records.height} of {info['trials']} trials); "
-                f"to go on with it instead: assay resume {run.id}"
-            )
+            done = f"{info['done']} of {info['trials']} trials" if "done" in info else "it was killed"
+            say(f"There is an unfinished run of this ({done}); to go on with it instead: assay resume {run.id}")
             return
 
 

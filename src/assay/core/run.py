@@ -101,11 +101,14 @@ def run(
         "git": git_state(),
         **_of_plan(ready),
     }
-    with Interrupts(path) as interrupts, locked(path):
-        store = Store.create(path, info)
+
+    def fill(store: Store) -> None:
         store.write_samples(ready.samples)
         if ready.outputs is not None and (files := getattr(ready.system, "artifacts", None)) is not None:
             _adopt(files, path / "artifacts")
+
+    with Interrupts(path) as interrupts, locked(path):
+        store = Store.create(path, info, fill)
         return _carry_out(store, info, ready, loading, engine, interrupts)
 
 

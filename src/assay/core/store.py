@@ -135,8 +135,10 @@ class Store:
             )
 
     @classmethod
-    def create(cls, path: Path, info: Mapping[str, Any]) -> Store:
-        """Write the manifest into a folder that holds nothing yet; it is made when missing.
+    def create(cls, path: Path, info: Mapping[str, Any], fill: Callable[[Store], None] | None = None) -> Store:
+        """Begin a run in a folder that holds nothing yet; it is made when missing.
+
+        ``fill`` writes all that belongs to the beginning; the manifest, which makes the folder a run, comes last.
 
         Raises
         ------
@@ -147,16 +149,20 @@ class Store:
         """
         try:
             path.mkdir(parents=True, exist_ok=True)
-            # Hidden files are what a process leaves that is killed before it wrote the manifest.
-            taken = next((p.name for p in path.iterdir() if not p.name.startswith(".")), None)
+            # Hidden files and samples are what a process leaves that is killed before it wrote the manifest.
+            left = [p.name for p in path.iterdir() if not p.name.startswith(".") and p.name != "samples.parquet"]
         except OSError as error:
             raise refused(path, error) from error
         if (path / "run.json").exists():
             raise UsageError(f"Another process began a run in {path} at the same time; call again to add to it.")
-        if taken is not None:
-            raise UsageError(f"{path} is no run and not empty (it holds {taken}); name a new folder.")
-        write_atomically(path / "run.json", _pretty(info))
-        return cls(path)
+        if left:
+            raise UsageError(f"{path} is no run and not empty (it holds {min(left)}); name a new folder.")
+        store = cls.__new__(cls)
+        store.path = path
+        if fill is not None:
+            fill(store)
+        store.write_info(info)
+        return store
 
     # -- manifest --------------------------------------------------------------------------------------------------
 
