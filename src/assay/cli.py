@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from assay.core.errors import AssayError, UsageError
+from assay.core.errors import AssayError, UsageError, scrub
 
 DONE, GATE_FAILED, USAGE, COULD_NOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -240,10 +240,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code = _main(sys.argv[1:] if argv is None else argv)
     except UsageError as error:
-        print(f"assay: {error}", file=sys.stderr)
+        print(f"assay: {scrub(str(error))}", file=sys.stderr)
         code = USAGE
     except AssayError as error:
-        print(f"assay: {error}", file=sys.stderr)
+        print(f"assay: {scrub(str(error))}", file=sys.stderr)
         code = COULD_NOT_RUN
     except KeyboardInterrupt:
         print("assay: interrupted.", file=sys.stderr)
@@ -258,6 +258,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None and error.errno not in FULL | CLOSED:
             raise
         print(f"assay: {error.filename or 'A file'}: {error.strerror}.", file=sys.stderr)
+        code = COULD_NOT_RUN
+    except Exception:
+        if argv is not None:
+            raise
+        import traceback
+
+        # A fault of a program, shown whole; its text may hold what a request held.
+        print(scrub(traceback.format_exc()), file=sys.stderr, end="")
         code = COULD_NOT_RUN
     if argv is None:
         sys.exit(code)

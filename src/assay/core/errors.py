@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
 
@@ -86,11 +87,23 @@ class WorkerLost(AssayError):
     retryable = True
 
 
-_KEY = re.compile(r"(sk-|key-|AIza|gsk_|xai-|hf_)[A-Za-z0-9_\-]{12,}")
+_KEY = re.compile(r"(?<![A-Za-z0-9])(sk-|key-|AIza|gsk_|xai-|hf_)[A-Za-z0-9_\-]{12,}")
+
+
+_SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.IGNORECASE)
+_LEAST_SECRET = 8
+
+
+def secrets() -> list[str]:
+    """Values of this process's variables that are named like secrets, longest first; short ones are no secrets."""
+    values = {value for name, value in os.environ.items() if _SECRET_NAME.search(name) and len(value) >= _LEAST_SECRET}
+    return sorted(values, key=len, reverse=True)
 
 
 def scrub(text: str) -> str:
-    """``text`` without anything that looks like a provider's key."""
+    """``text`` without this process's secrets (see `secrets`) and without what looks like a provider's key."""
+    for value in secrets():
+        text = text.replace(value, "[key]")
     return _KEY.sub("[key]", text)
 
 

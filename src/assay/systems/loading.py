@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import re
 import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -13,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from assay.core.errors import AssayError, UsageError, unknown_name
+from assay.core.errors import AssayError, UsageError, secrets, unknown_name
 
 if TYPE_CHECKING:
     from assay.core.benchmark import Benchmark
 
+# Stricter than what is taken out of messages: models are called sk-something too, keys hold long runs with digits.
+_KEY_TYPED = re.compile(r"(?<![A-Za-z0-9])(?:sk-|AIza|gsk_|xai-|hf_)(?=[A-Za-z_-]*\d)[A-Za-z0-9_-]{20,}")
 PREFIXES: Mapping[str, str] = {
     "local": "local:smollm2, a model inside an installed package",
     "hf": "hf:ORG/NAME or hf:FOLDER, a Hugging Face model on this machine",
@@ -62,6 +65,11 @@ def parse(name: str) -> SystemName:
     """
     from assay.systems.chat.providers import providers
 
+    if _KEY_TYPED.search(name) or any(v in name for v in secrets()):
+        raise UsageError(
+            "The name of a system holds what looks like a key, which a run would keep; keys go into variables such as "
+            "OPENAI_API_KEY."
+        )
     head, _, query = name.partition("?")
     prefix, colon, rest = head.partition(":")
     known = {**PREFIXES, **providers()}
