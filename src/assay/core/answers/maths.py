@@ -22,6 +22,7 @@ from assay.core.answers.mathforms import UNITS, Form, final_part, normalise, par
 from assay.core.errors import MissingExtra
 
 _MAX_LENGTH = 2000
+_DEEPEST = 40
 _VALUES = ("number", "expression")
 # Sample points for identities; no branch point of common functions lies on them.
 _POINTS = (Fraction(37, 53), Fraction(-61, 41), Fraction(139, 71), Fraction(-17, 89))
@@ -68,7 +69,10 @@ def math_compare(a: str, b: str, *, tolerance: float = 1e-6) -> MathVerdict:
     forms = []
     for text in (a, b):
         part = final_part(text or "")
-        forms.append(parse(normalise(part)) if len(part) <= _MAX_LENGTH else Form("empty"))
+        try:
+            forms.append(parse(normalise(part)) if len(part) <= _MAX_LENGTH else Form("empty"))
+        except RecursionError:
+            forms.append(Form("empty"))
     first, second = forms
     if "empty" in (first.kind, second.kind):
         return MathVerdict(False, str(first), str(second), "nothing to compare")
@@ -380,6 +384,8 @@ def _library() -> Any:
 @lru_cache(maxsize=512)
 def _parsed(text: str) -> Any:
     library = _library()
+    if not _balanced(text):  # the parser takes seconds to find out
+        return None
     # LaTeX only: the reader of plain expressions would evaluate them as Python.
     found = library.parse(
         f"${text}$",
@@ -388,6 +394,16 @@ def _parsed(text: str) -> Any:
         parsing_timeout=None,
     )
     return found[0] if found else None
+
+
+def _balanced(text: str) -> bool:
+    """Whether brackets close, up to a sane depth; half-open intervals are told before."""
+    depth = 0
+    for bracket in re.findall(r"[(\[{)\]}]", text):
+        depth += 1 if bracket in "([{" else -1
+        if not 0 <= depth <= _DEEPEST:
+            return False
+    return depth == 0
 
 
 def _expression(form: Form) -> Any:
