@@ -92,9 +92,9 @@ def reading(peer: str | None) -> None:
             print("pyrregular failed:", done.stderr.strip().splitlines()[-1])
             return
         theirs, first, second = (float(v) for v in done.stdout.split()[-3:])
-        stored = np.load(f"{folder}/peer.npz")
+        stored = np.load(f"{folder}/peer.npz", allow_pickle=False)
         equal = (stored["coords"] == found.coords).all() and (stored["data"] == found.data).all()
-        packed = np.load(f"{folder}/peer.dense.npz")
+        packed = np.load(f"{folder}/peer.dense.npz", allow_pickle=False)
         same = all(np.array_equal(packed[k], v, equal_nan=True) for k, v in zip("XT", dense))
         print(
             f"reading: pyrregular {theirs:.2f} s, {theirs / cold:.0f}x (first), {theirs / warm:.0f}x (warm); "
