@@ -185,7 +185,7 @@ class GaussianMixture(Source):
             grid = np.stack(np.meshgrid(first, *axes[1:], indexing="ij"), -1).reshape(-1, self.d)
             log_p = self.log_density(grid)
             total -= float((np.exp(log_p) * log_p).sum())
-        return total * cell
+        return float(total * cell)
 
     def _terminal_entropy(self, eps: float) -> float:
         return self.terminal(eps).entropy()[0] if eps < self.limit else math.nan

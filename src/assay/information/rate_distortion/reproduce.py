@@ -122,7 +122,7 @@ def ceiling(job: dict[str, Any]) -> list[dict[str, Any]]:
     )
     log_w = None
     if method == "wgd":
-        y, log_w = wgd(x, eps, particles=PARTICLES, steps=100, batch=512)
+        y, log_w = wgd(x, eps, particles=PARTICLES, steps=60, batch=512)
     else:
         net = nerd(x, eps, points=PARTICLES, steps=100, latent=max(16, d))
         with torch.no_grad():
