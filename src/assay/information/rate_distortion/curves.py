@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from assay.core.datasets.readers import guarded, parse_json, read_text
 from assay.core.errors import DataError, UsageError
 
 Array = NDArray[np.float64]
@@ -192,18 +193,13 @@ class Curve:
     def load(cls, path: Path | str, *, d: int = 1) -> Curve:
         """Read what `save` wrote; a CSV file does not say the dimension, so ``d`` does."""
         path = Path(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise DataError(f"Cannot read {path}: {error}.") from None
-        if path.suffix == ".json":
-            try:
-                whole = json.loads(text)
-                rows, d, top = whole["points"], int(whole["d"]), whole["half_mse_max"]
-            except (ValueError, KeyError, TypeError) as error:
-                raise DataError(f"{path} is not a curve: {error!r}.") from None
-        else:
-            rows, top = list(csv.DictReader(io.StringIO(text))), None
+        text = read_text(path)
+        with guarded(path, "a curve"):
+            if path.suffix == ".json":
+                whole = parse_json(text, path)
+                rows, d, top = list(whole["points"]), int(whole["d"]), whole["half_mse_max"]
+            else:
+                rows, top = list(csv.DictReader(io.StringIO(text))), None
         points = []
         for number, row in enumerate(rows, 2):
             try:
@@ -211,13 +207,14 @@ class Curve:
                 optional = {k: _number(row[k]) for k in ("entropy_x1", "energy", "se_rate")}
                 extra = {str(k): float(v) for k, v in (row.get("extra") or {}).items()}
                 points.append(Point(**numbers, **optional, bound=row["bound"], extra=extra))
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, TypeError, ValueError, AttributeError, OverflowError, DataError, UsageError) as error:
                 raise DataError(
                     f"{path}, row {number}: a point needs the columns {', '.join(COLUMNS)} ({error!r})."
                 ) from None
         if not points:
             raise DataError(f"{path} holds no points.")
-        return cls(points, d, str(rows[0]["source"]), str(rows[0]["method"]), top)
+        with guarded(path, "a curve"):
+            return cls(points, d, str(rows[0]["source"]), str(rows[0]["method"]), top)
 
 
 def lower_envelope(points: ArrayLike) -> Array:
