@@ -43,6 +43,8 @@ def test_a_second_process_is_refused_with_pid_and_host_and_changes_nothing_and_t
     folder, process = writing
     assert Run(folder).status == "running"
     kept = {name: (folder / name).read_bytes() for name in ("run.json", "samples.parquet")}
+    # However long the others take to start: meanwhile it stands still.
+    process.send_signal(signal.SIGSTOP)
     for line in (
         ["resume", folder],
         ["run", "toy_judged", "-s", "method:doubler", "--samples", "q3", "--into", folder],
@@ -51,6 +53,7 @@ def test_a_second_process_is_refused_with_pid_and_host_and_changes_nothing_and_t
         assert code == 2
         assert re.fullmatch(f"assay: {refusal(folder, process.pid)}\n", said)
     assert {name: (folder / name).read_bytes() for name in kept} == kept
+    process.send_signal(signal.SIGCONT)
     assert done(process)[0] == 0
     check_whole(folder, 80)
 
