@@ -48,7 +48,7 @@ def sites(root: Path = ROOT) -> dict[str, str]:
 
 def _calls(node: ast.AST, inside: tuple[str, ...]) -> Iterator[tuple[str, ast.Call]]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) or isinstance(child, ast.ClassDef):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield from _calls(child, (*inside, child.name))
         else:
             if isinstance(child, ast.Call) and _is_parser(child):

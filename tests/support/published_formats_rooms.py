@@ -345,7 +345,8 @@ def _twins(folder: Path) -> Path:
 
     source = Path(__file__).parents[1] / "learning" / "test_survhte_files.py"
     spec = importlib.util.spec_from_file_location("twins_of_the_tests", source)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module.pairs(12).write_csv(folder / "Twin_Data.csv")
