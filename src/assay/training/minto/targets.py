@@ -66,14 +66,14 @@ def bootstrap_value(
 
     ``min`` takes the minimum action by action and then the best action; the smaller of both maxima would be larger or
     equal, and another method. ``double`` lets the online network choose and the target network tell (van Hasselt et
-    al. 2016); ``scdqn`` lets ``online - beta * (online - target)`` choose (after Zhu and Rigotti 2021; the published
+    al. 2016); ``scdqn`` lets ``(1 - beta) online + beta target`` choose (after Zhu and Rigotti 2021; the published
     form of the coefficient is not confirmed).
     """
     xp = _module(q_target, q_online)
     if op in ("double", "scdqn"):
         _same_shape(q_target, q_online)
         qt, qo = _detached(q_target), _detached(q_online)
-        chooser = qo if op == "double" else qo - beta * (qo - qt)
+        chooser = qo if op == "double" else (1 - beta) * qo + beta * qt
         return _pick(xp, qt, chooser.argmax(-1))
     return xp.amax(combine(q_target, q_online, op, use_online=use_online), -1)
 
