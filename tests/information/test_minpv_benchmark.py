@@ -95,6 +95,13 @@ def test_log_ratios_that_are_not_finite_are_errors_not_scores():
         tried(Broken(), "broken", MinPVBenchmark("mi", n=50, test=20))
 
 
+def test_a_path_without_noise_has_no_variance_to_score():
+    made = METHODS["dre_infinity"](**{k: v for k, v in QUICK.items() if k != "K"})
+    records = tried(made, "dre", MinPVBenchmark("mi", n=50, test=20)).records
+    assert records["path_variance"].null_count() == records.height
+    assert records["squared_error"].null_count() == 0
+
+
 def test_densities_and_shifts_are_scored(tmp_path):
     bench = MinPVBenchmark("shift,density", n=300, test=100)
     made = DensityRatioEstimator("linear", **QUICK)

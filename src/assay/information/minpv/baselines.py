@@ -259,12 +259,10 @@ class KernelRatio(_Base):
         return self
 
     def _by_densratio(self, x0: Array, x1: Array, rng: np.random.Generator) -> None:
-        from assay.core.errors import MissingExtra
-
         try:
             from densratio import densratio
         except ImportError:
-            raise MissingExtra("uLSIF and RuLSIF", "minpv") from None
+            raise UsageError("uLSIF and RuLSIF are densratio's, which is missing; run: pip install densratio") from None
         # Its kernel centres come from numpy's global generator, which is left as it was found.
         alpha: Any = self.alpha if self.kind == "rulsif" else 0
         state = np.random.get_state()  # noqa: NPY002

@@ -159,8 +159,10 @@ def _fitted(system: RatioEstimator, x0: Any, x1: Any, held: Any, ctx: Context) -
             f"log_ratio must give {len(held)} finite numbers; got shape {log_ratio.shape} with "
             f"{int((~np.isfinite(log_ratio)).sum())} that are not finite."
         )
+    variance = getattr(estimator, "path_variance_", None)
     return log_ratio, {
-        "path_variance": getattr(estimator, "path_variance_", None),
+        # Without noise on the path its conditional variance is infinite.
+        "path_variance": variance if variance is not None and np.isfinite(variance) else None,
         "nfe": getattr(estimator, "evaluations_", None),
         "fit_seconds": fitted - begun,
         "evaluate_seconds": seconds,

@@ -153,9 +153,7 @@ def _bsds(path: Path) -> tuple[NDArray, NDArray, NDArray]:
     try:
         import h5py
     except ImportError:
-        from assay.core.errors import MissingExtra
-
-        raise MissingExtra("BSDS300 (h5py)", "minpv") from None
+        raise UsageError("BSDS300 is an HDF5 file and h5py is missing; run: pip install h5py") from None
     with h5py.File(path, "r") as file:
         missing = [key for key in ("train", "validation", "test") if key not in file]
         if missing:

@@ -170,7 +170,7 @@ def train_scores(
     derivatives = recipe.loss in ("stsm", "joint", "secant", "energy")
     net = ScoreNet(
         d, width=recipe.width, blocks=recipe.blocks, times=2 if recipe.loss == "secant" else 1,
-        quadratic=recipe.quadratic, data=joint, smooth=derivatives, stretched=conditional_loss,
+        quadratic=recipe.quadratic, data=joint, smooth=derivatives, stretched=not derivatives,
     ).to(recipe.device)  # fmt: skip
     x0, x1 = x0.float().to(recipe.device), x1.float().to(recipe.device)
     table = TimeTable(
@@ -211,9 +211,12 @@ def train_scores(
         if recipe.loss == "energy":
             return losses.cjsm(losses.energy_score(net), point, t, weight, data_weight)
         if recipe.loss == "secant":
-            s = t * torch.rand(len(t), generator=generator).to(t)
-            # A quarter of the intervals begin at 0: the log ratio is asked of them.
-            s[: len(s) // 4] = 0
+            # Mirror images share their interval, or nothing would cancel.
+            s = t * torch.rand(half, generator=generator).to(t).repeat(copies)
+            # Half of the intervals have no length, where the secant is the score itself and the rest is anchored; a
+            # quarter begin at 0, of which the log ratio is asked.
+            kind = (torch.arange(half, device=t.device) % 4).repeat(copies)
+            s = torch.where(kind < 2, t, torch.where(kind == 2, torch.zeros_like(t), s))
             return losses.secant(net, point, s, t, weight)
         return losses.ctsm(net, point, t, weight)
 
