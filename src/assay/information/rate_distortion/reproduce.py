@@ -222,7 +222,7 @@ def trained_claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
             claims.append(
                 Claim(
                     f"R2D2 on {source} from {initial} ({TRAINED[initial]} steps), {len(own) // LEVELS} seeds, "
-                    f"{LEVELS} levels: |R - R*| <= {TOLERANCE} nats",
+                    f"{LEVELS} levels: R within {TOLERANCE} nats",
                     f"largest {np.abs(off).max():.3f}, median {np.median(np.abs(off)):.3f}, mean {off.mean():+.3f}",
                     bool(np.abs(off).max() <= TOLERANCE),
                 )
