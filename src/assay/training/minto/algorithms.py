@@ -192,7 +192,7 @@ class MintoQRDQN(_Copying, QRDQN):
         self._set_bootstrap(bootstrap, QUANTILE_OPERATORS)
         if rule not in RULES:
             raise TargetError(f"rule must be quantilewise or mean; got {rule!r}.")
-        self.rule = rule
+        self.rule: Rule = rule
         super().__init__(policy, env, *args, **kw)
 
     def _blend(self, theirs: Tensor, ours: Tensor) -> Tensor:
@@ -255,13 +255,13 @@ class MintoTQC(_Critics, TQC):
         self._set_bootstrap(bootstrap, CRITIC_OPERATORS)
         if rule not in RULES:
             raise TargetError(f"rule must be quantilewise or mean; got {rule!r}.")
-        self.rule = rule
+        self.rule: Rule = rule
         super().__init__(policy, env, *args, **kw)
 
-    def _blend(self, theirs: Tensor, ours: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def _blend(self, theirs: Tensor, ours: Tensor) -> Tensor:
         # Networks answer (batch, critics, quantiles): a critic stands where an action would.
         coins = _coins(theirs) if self.bootstrap == "random" else None
         return combine_quantiles(theirs, ours, self.bootstrap, rule=self.rule, use_online=coins)
 
-    def _rate(self, theirs: Tensor, ours: Tensor) -> float:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def _rate(self, theirs: Tensor, ours: Tensor) -> float:
         return online_share(theirs.mean((1, 2))[:, None], ours.mean((1, 2))[:, None])

@@ -64,7 +64,8 @@ def gain(runs: Runs, *, over: str | None = None, resamples: int = 2000) -> Table
                 own = [part.filter(pl.col("env").is_in(chosen)) for part in parts]
                 keys = own[0].select("env", "attempt").join(own[1].select("env", "attempt"), on=["env", "attempt"])
                 own = [part.join(keys, on=["env", "attempt"]) for part in own]
-                found = relative_gain(*(_scores(p) for p in own), np.random.default_rng(0), resamples=resamples)
+                a, b = (_scores(p) for p in own)
+                found = relative_gain(a, b, np.random.default_rng(0), resamples=resamples)
                 rows.append(
                     {
                         "system": system, "over": base, "suite": suite, "env": label, "relative": found.relative,

@@ -28,6 +28,8 @@ class ImplicitQuantileNetwork(QuantileNetwork):
         Width of the embedding's input.
     """
 
+    waves: Tensor
+
     def __init__(self, *args: Any, n_cosines: int = 64, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.n_cosines = n_cosines
@@ -111,7 +113,8 @@ class MintoIQN(_Copying, QRDQN):
             raise TargetError(f"rule must be quantilewise or mean; got {rule!r}.")
         if min(n_online, n_target) < 1:
             raise TargetError(f"n_online={n_online} and n_target={n_target} must be at least 1.")
-        self.rule, self.n_online, self.n_target = rule, n_online, n_target
+        self.rule: Rule = rule
+        self.n_online, self.n_target = n_online, n_target
         super().__init__(policy, env, *args, **kw)
 
     def _blend(self, theirs: Tensor, ours: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
+from gymnasium.spaces.utils import flatdim
 from stable_baselines3.common.policies import ContinuousCritic
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.sac.policies import Actor, SACPolicy
@@ -70,7 +71,7 @@ class RunningNorm(BaseFeaturesExtractor):
     running_count: Tensor
 
     def __init__(self, observation_space: spaces.Space) -> None:
-        width = spaces.utils.flatdim(observation_space)
+        width = flatdim(observation_space)
         super().__init__(observation_space, width)
         self.register_buffer("running_mean", torch.zeros(width))
         self.register_buffer("running_var", torch.ones(width))
@@ -177,7 +178,7 @@ class HypersphericalNet(nn.Module):
 class _SimBaCritic(ContinuousCritic):
     def __init__(self, *args: Any, width: int, blocks: int, spherical: bool, bound: float, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        inputs = kwargs["features_dim"] + spaces.utils.flatdim(self.action_space)
+        inputs = kwargs["features_dim"] + flatdim(self.action_space)
         self.q_networks = []
         for i in range(self.n_critics):
             net = (

@@ -98,7 +98,7 @@ def scores(rows: list[dict[str, Any]], op: str) -> np.ndarray:
     for env in RECIPES:
         own = [r for r in rows if r["env"] == env and r["operator"] == op]
         by_seed = {s: [r["return"] for r in own if r["seed"] == s] for s in sorted({r["seed"] for r in own})}
-        columns.append([float(ENVS[env].normalised(np.mean(points))) for points in by_seed.values()])
+        columns.append([float(ENVS[env].normalised(float(np.mean(points)))) for points in by_seed.values()])
     return np.array(columns).T
 
 
