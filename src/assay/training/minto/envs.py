@@ -475,7 +475,10 @@ def single(name: str) -> Any:
     gymnasium = _gymnasium()
     if name not in gymnasium.registry:
         raise unknown_name("environment", name, [*ENVS, *gymnasium.registry])
-    return gymnasium.make(name)
+    try:
+        return gymnasium.make(name)
+    except ImportError as error:
+        raise MissingExtra(f"Environment {name} ({error})", "minto") from None
 
 
 def _gymnasium() -> Any:
