@@ -57,10 +57,10 @@ class ConvolutionKernel:
     def __init__(self, n: int, cell: float, eps: float) -> None:
         from scipy import fft
 
-        self.n, self.size = n, fft.next_fast_len(2 * n - 1, real=True)
+        self.n, self.size = n, int(fft.next_fast_len(2 * n - 1, real=True) or 2 * n - 1)
         c = 0.5 * (cell * np.arange(n)) ** 2
-        k = np.exp(-c / eps)
-        self.spectrum, self.cost_spectrum = self._spectrum(k), self._spectrum(c * k)
+        k = np.asarray(np.exp(-c / eps), float)
+        self.spectrum, self.cost_spectrum = self._spectrum(k), self._spectrum(np.asarray(c * k, float))
 
     def apply(self, q: Array) -> Array:
         """K q."""
@@ -77,12 +77,14 @@ class ConvolutionKernel:
         wrapped[: self.n] = k
         wrapped[self.size - self.n + 1 :] = k[:0:-1]
         # An even sequence: the imaginary part is rounding.
-        return fft.rfft(wrapped).real
+        return np.real(np.asarray(fft.rfft(wrapped)))
 
     def _convolve(self, q: Array, spectrum: Array) -> Array:
         from scipy import fft
 
-        return np.maximum(fft.irfft(fft.rfft(q, self.size) * spectrum, self.size)[: self.n], 0.0)
+        return np.maximum(
+            np.asarray(fft.irfft(np.asarray(fft.rfft(q, self.size)) * spectrum, self.size))[: self.n], 0.0
+        )
 
 
 class SeparableKernel:
@@ -220,8 +222,8 @@ def _log_domain(p: Array, x: Array, eps: float, tolerance: float, most: int, q: 
         log_p, log_q = np.log(p), np.log(q)
     iterations = 0
     while True:
-        log_kq = logsumexp(log_q[None] - c_over, 1)
-        log_c = logsumexp((log_p - log_kq)[:, None] - c_over, 0)
+        log_kq = np.asarray(logsumexp(log_q[None] - c_over, 1))
+        log_c = np.asarray(logsumexp((log_p - log_kq)[:, None] - c_over, 0))
         gap = float(log_c.max())
         if gap <= tolerance or iterations >= most:
             break

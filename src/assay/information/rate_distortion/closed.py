@@ -80,7 +80,7 @@ def water_filling(
     if sum(given is not None for given in (level, total_mse, half_mse)) != 1:
         raise UsageError("water_filling needs exactly one of level, total_mse and half_mse.")
     if level is None:
-        total = float(total_mse if total_mse is not None else 2 * half_mse)  # pyright: ignore[reportOptionalOperand]
+        total = float(total_mse) if total_mse is not None else 2 * float(half_mse or 0.0)
         if not total > 0:
             raise UsageError(f"The distortion must be above 0; got a total squared error of {total!r}.")
         ordered = np.sort(v)
@@ -132,7 +132,7 @@ def sphere_rate(d: int, eps: float, radius: float = 1.0) -> tuple[float, float]:
     if eps >= 1 / d:
         return 0.0, radius**2 / 2
     r = float(brentq(lambda r: resultant(d, r / eps) - r, 1e-9, 1.0, xtol=1e-15))  # pyright: ignore[reportArgumentType]
-    return r / eps * r - log_mgf(d, r / eps), radius**2 * (1 - r**2) / 2
+    return float(r / eps * r - log_mgf(d, r / eps)), radius**2 * (1 - r**2) / 2
 
 
 def resultant(d: int, kappa: float) -> float:

@@ -176,7 +176,8 @@ class Curve:
             text = io.StringIO()
             writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
             writer.writeheader()
-            writer.writerows({k: "" if v != v else v for k, v in row.items()} for row in self.rows())
+            rows: list[dict[str, Any]] = [{k: "" if v != v else v for k, v in row.items()} for row in self.rows()]
+            writer.writerows(rows)
             path.write_text(text.getvalue(), encoding="utf-8")
         elif path.suffix == ".json":
             plain = [
@@ -201,6 +202,7 @@ class Curve:
             else:
                 rows, top = list(csv.DictReader(io.StringIO(text))), None
         points = []
+        row: Any
         for number, row in enumerate(rows, 2):
             try:
                 numbers = {k: float(row[k]) for k in ("eps", "rate_nats", "half_mse")}

@@ -108,7 +108,7 @@ def digit_patches(*, size: int = 4, count: int = 50_000, seed: int = 0) -> Array
     pictures = digits()[0].reshape(-1, 8, 8).astype(float)
     if pictures.max() > 16:
         pictures = np.round(pictures / pictures.max() * 16)
-    windows = np.lib.stride_tricks.sliding_window_view(pictures, (size, size), axis=(1, 2))
+    windows = np.lib.stride_tricks.sliding_window_view(pictures, (1, size, size))[:, :, :, 0]
     k, i, j = (rng.integers(0, n, count) for n in windows.shape[:3])
     return (windows[k, i, j].reshape(count, -1) + rng.random((count, size * size))) / 17
 

@@ -177,20 +177,19 @@ class RateDistortionEstimator(BaseEstimator):
             return otherwise if value is None else value
 
         if self.method == "r2d2":
+            choices: dict[str, Any] = {name: getattr(self, name) for name in ("initial", "entropy", "network", "dtype")}
+            low, high = self.eps_range
             settings = Settings(
-                tuple(self.eps_range),  # pyright: ignore[reportArgumentType]
+                (low, high),
+                **choices,
                 steps=given("steps", 1500),
                 batch=given("batch_size", 1024),
                 lr=given("learning_rate", 2e-3),
                 simulation_steps=self.simulation_steps,
-                initial=self.initial,
                 components=self.components,
-                entropy=self.entropy,
-                network=self.network,
                 hidden=tuple(given("hidden", (64, 64))),
                 image_shape=self.image_shape,
                 checkpointing=self.checkpointing,
-                dtype=self.dtype,
             )
             return R2D2Backend(settings, self.device, seed)
         kind = torch.float64 if self.dtype == "float64" else torch.float32

@@ -52,7 +52,7 @@ class BackwardHeat(Source):
         self._limit: float | None = None
 
     @property
-    def limit(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def limit(self) -> float:
         """`largest_eps`, found once."""
         if self._limit is None:
             self._limit = self.largest_eps()

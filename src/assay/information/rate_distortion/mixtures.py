@@ -48,7 +48,7 @@ class Source(ABC):
 
     def covariance(self) -> Array:
         """(d, d); by 100 000 samples where no formula is at hand."""
-        return np.atleast_2d(np.cov(self.sample(100_000, np.random.default_rng(0)).T))
+        return np.atleast_2d(np.asarray(np.cov(self.sample(100_000, np.random.default_rng(0)).T), float))
 
     def exact_rd(self, eps: float) -> Exact:
         """The exact point of R(D) at slope -1/eps.

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -242,7 +242,7 @@ class R2D2:
         """Read what `save` wrote."""
         try:
             state = torch.load(path, map_location=device, weights_only=True)
-            given = {k: tuple(v) if isinstance(v, list) else v for k, v in state["settings"].items()}
+            given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in state["settings"].items()}
             model = cls(Settings(**given), device=device, seed=state["seed"])
             model.centre, model.basis = state["centre"].cpu().numpy(), state["basis"].cpu().numpy()
             model.scale, model.d = float(state["scale"]), len(model.centre)
@@ -286,7 +286,7 @@ class R2D2:
         self.drift = Drift(base, net, variance, (low, high)).to(self.device, self.dtype)
         self.knife = None
         if self._kind == "knife":
-            self.knife = Knife(*mixture, (low, high)).to(self.device, self.dtype)
+            self.knife = Knife(mixture[0], mixture[1], mixture[2], mixture[3], (low, high)).to(self.device, self.dtype)
         self.parts = nn.ModuleList([self.drift] if self.knife is None else [self.drift, self.knife])
 
     @property
@@ -380,5 +380,5 @@ def _fit_mixture(data: Tensor, most: int, seed: int) -> tuple[Tensor, ...]:
             break
     assert best is not None
     model = best[1]
-    values, axes = np.linalg.eigh(model.covariances_)
+    values, axes = np.linalg.eigh(np.asarray(model.covariances_))
     return tuple(torch.from_numpy(np.ascontiguousarray(a)) for a in (model.weights_, model.means_, values, axes))

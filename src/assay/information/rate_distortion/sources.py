@@ -280,7 +280,7 @@ class Samples(Source):
 
     def covariance(self) -> Array:
         """(d, d)."""
-        return np.atleast_2d(np.cov(self.x.T))
+        return np.atleast_2d(np.asarray(np.cov(self.x.T), float))
 
 
 def check_samples(x: Any, *, discrete_ok: bool = False) -> Array:
