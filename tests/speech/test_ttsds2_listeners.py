@@ -57,8 +57,8 @@ def test_ratings_are_read_from_both_formats(tmp_path):
     [
         (HEAD, "no ratings"),
         ("domain,system\nx,y\n", "utterance"),
-        (HEAD + "d,A,u,l,MOS,6\n", "line 2.*\"6\""),
-        (HEAD + "d,A,u,l,MOS,good\n", "line 2.*\"good\""),
+        (HEAD + "d,A,u,l,MOS,6\n", 'line 2.*"6"'),
+        (HEAD + "d,A,u,l,MOS,good\n", 'line 2.*"good"'),
         (HEAD + "d,A,u,l,XYZ,3\n", "XYZ"),
     ],
 )

@@ -299,7 +299,9 @@ def for_people(
     messages: Sequence[Mapping[str, Any]], response_format: Mapping[str, Any] | None
 ) -> list[dict[str, Any]]:
     """Messages without the rule of their form."""
-    rule = ((response_format or {}).get("form") or {}).get("rule")
+    rule: str | None = ((response_format or {}).get("form") or {}).get("rule")
+    if not rule:
+        return [dict(m) for m in messages]
 
     def without(content: Any) -> Any:
         if isinstance(content, str):
@@ -309,7 +311,7 @@ def for_people(
             return [{**p, "text": without(p["text"])} if p.get("type") == "text" else p for p in content]
         return content
 
-    return [{**m, "content": without(m.get("content"))} if rule else dict(m) for m in messages]
+    return [{**m, "content": without(m.get("content"))} for m in messages]
 
 
 def media(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

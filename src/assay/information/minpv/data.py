@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import csv
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from assay.core.datasets.offline import digits
+from assay.core.datasets.readers import MAX_BYTES, guarded, read_rows, read_table
 from assay.core.datasets.sources import Data, folder, package_file, stand_in
 from assay.core.errors import DataError, UsageError, unknown_name
 
@@ -55,14 +57,28 @@ def load_tabular(name: str, root: Path | str | None = None, *, seed: int = 0) ->
     if not path.exists():
         pickled = " (the published pickle could run code when read; save its frame once as parquet)"
         raise DataError(f"{name} needs {path}, which is not there{pickled if name == 'GAS' else ''}.")
-    return _standardised(*load(path), folder(path.parent, source=f"{name}, UCI or BSDS, by the MAF authors"))
+    with guarded(path, f"the data of {name}"):
+        parts = load(path)
+        data = folder(path.parent, source=f"{name}, UCI or BSDS, by the MAF authors")
+        return _standardised(*parts, data)
 
 
 def _standardised(train: NDArray, valid: NDArray, test: NDArray, data: Data) -> Tabular:
-    mean, scale = train.mean(0), train.std(0)
+    if min(len(rows) for rows in (train, valid, test)) < 1 or not train.shape[1]:
+        sizes = ", ".join(str(rows.shape) for rows in (train, valid, test))
+        raise DataError(f"Training, validation and test rows are left with shapes {sizes}; none may be empty.")
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = train.mean(0), train.std(0)
+    if not np.isfinite(scale).all():
+        raise DataError(f"Column {int(np.argmin(np.isfinite(scale)))} of the training rows is too large to standardise.")
     if not (scale > 0).all():
         raise DataError(f"Column {int(np.argmin(scale))} of the training rows is constant and has no density.")
-    train, valid, test = (((rows - mean) / scale).astype(np.float32) for rows in (train, valid, test))
+    with np.errstate(over="ignore"):
+        train, valid, test = (((rows - mean) / scale).astype(np.float32) for rows in (train, valid, test))
+    for which, rows in (("training", train), ("validation", valid), ("test", test)):
+        if not np.isfinite(rows).all():
+            row, column = np.argwhere(~np.isfinite(rows))[0]
+            raise DataError(f"The {which} rows, row {row}, column {column}: too far from the mean for float32.")
     return Tabular(train, valid, test, data)
 
 
@@ -86,17 +102,26 @@ OFFLINE: Mapping[str, Callable[[np.random.Generator], tuple[NDArray, Data]]] = {
 
 
 def _array(path: Path) -> NDArray:
-    try:
-        found = np.load(path, allow_pickle=False)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is not a plain numpy array: {error}.") from error
-    if not isinstance(found, np.ndarray) or found.ndim != 2:
-        raise DataError(f"{path} must hold one array (n, d).")
+    with guarded(path, "a plain numpy array"):
+        return _numbers(np.load(path, allow_pickle=False), path)
+
+
+def _numbers(found: Any, where: Path | str) -> NDArray:
+    """The array (n, d) if its numbers are real and finite."""
+    if not isinstance(found, np.ndarray) or found.ndim != 2 or found.dtype.kind not in "biuf" or not found.size:
+        got = f"{found.dtype} of shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+        raise DataError(f"{where} must hold one array (n, d) of real numbers, not {got}.")
+    finite = np.isfinite(found)
+    if not finite.all():
+        row, column = np.argwhere(~finite)[0]
+        raise DataError(f"{where}, row {row}, column {column} is {found[row, column]}; all must be finite.")
     return found
 
 
 def _thirds(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """The last tenth is the test, a tenth of the rest validation."""
+    if len(rows) < 13:
+        raise DataError(f"{len(rows)} rows are too few for training, validation and test; there must be 13.")
     test = len(rows) // 10
     valid = (len(rows) - test) // 10
     return rows[: -test - valid], rows[-test - valid : -test], rows[-test:]
@@ -104,6 +129,8 @@ def _thirds(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
 
 def _power(path: Path) -> tuple[NDArray, NDArray, NDArray]:
     rows = _array(path)
+    if rows.shape[1] != 8:
+        raise DataError(f"{path} has {rows.shape[1]} columns; the published POWER has 8.")
     rng = np.random.RandomState(42)  # noise against rounding, as published
     rng.shuffle(rows)
     n = len(rows)
@@ -116,12 +143,17 @@ def _power(path: Path) -> tuple[NDArray, NDArray, NDArray]:
 def _gas(path: Path) -> tuple[NDArray, NDArray, NDArray]:
     import polars as pl
 
-    frame = pl.read_parquet(path)
+    frame = read_table(path)
     frame = frame.drop([c for c in ("Meth", "Eth", "Time") if c in frame.columns])
-    rows = frame.cast(pl.Float64).drop_nulls().to_numpy()
+    for name, kind in frame.schema.items():
+        if not kind.is_numeric():
+            raise DataError(f"{path}: column {name[:60]!r} is {kind}, and must be numbers.")
+    rows = _numbers(frame.cast(pl.Float64).drop_nulls().to_numpy(), path)
+    if not (rows.std(0) > 0).all():
+        raise DataError(f"{path}: column {frame.columns[int(np.argmin(rows.std(0)))][:60]!r} is constant.")
     # As published: columns that correlate above 0.98 with others leave, first found first.
     while True:
-        many = (np.corrcoef(rows.T) > 0.98).sum(1)
+        many = (np.atleast_2d(np.corrcoef(rows.T)) > 0.98).sum(1)
         if not (many > 1).any():
             break
         rows = np.delete(rows, int(np.argmax(many > 1)), axis=1)
@@ -135,13 +167,31 @@ def _hepmass(path: Path) -> tuple[NDArray, NDArray, NDArray]:
     for file in (path, path.with_name("1000_test.csv")):
         if not file.exists():
             raise DataError(f"HEPMASS needs {file} too.")
-        rows = pl.read_csv(file).cast(pl.Float64, strict=False).to_numpy()
-        rows = rows[:, ~np.isnan(rows).all(0)]
-        parts.append(rows[rows[:, 0] == 1][:, 1:])
+        with guarded(file, "a table of HEPMASS"):
+            frame = pl.read_csv(file)
+            given = frame.cast(pl.Float64, strict=False)
+            for name in frame.columns:
+                lost = frame[name].is_not_null() & given[name].is_null()
+                if lost.any():
+                    row = int(lost.arg_max() or 0)
+                    raise DataError(
+                        f"{file}, row {row + 1}, column {name[:60]!r} is {str(frame[name][row])[:60]!r}, no number."
+                    )
+            # Only a column that ends every line with a comma is empty as a whole.
+            rows = given.to_numpy()
+            rows = _numbers(rows[:, ~np.isnan(rows).all(0)], file)
+            rows = rows[rows[:, 0] == 1][:, 1:]
+            if not rows.size:
+                raise DataError(f"{file} has no rows of class 1 with values.")
+            parts.append(rows)
     train, test = parts[0], parts[1][:, : parts[0].shape[1]]
+    if test.shape[1] < train.shape[1]:
+        raise DataError(f"{path.with_name('1000_test.csv')} has {test.shape[1]} columns of values, {path} has more.")
     # Columns with few values that repeat are not continuous: as published, any value over 5 times leaves its column.
     keep = [k for k in range(train.shape[1]) if np.unique(train[:, k], return_counts=True)[1].max() <= 5]
     valid = len(train) // 10
+    if not keep or not valid:
+        raise DataError(f"{path}: {len(train)} rows of class 1 with {len(keep)} continuous columns are too few.")
     return train[:-valid][:, keep], train[-valid:][:, keep], test[:, keep]
 
 
@@ -154,12 +204,18 @@ def _bsds(path: Path) -> tuple[NDArray, NDArray, NDArray]:
         import h5py
     except ImportError:
         raise UsageError("BSDS300 is an HDF5 file and h5py is missing; run: pip install h5py") from None
-    with h5py.File(path, "r") as file:
-        missing = [key for key in ("train", "validation", "test") if key not in file]
-        if missing:
-            raise DataError(f"{path} lacks the data set {missing[0]!r}.")
-        train, valid, test = (np.asarray(file[key]) for key in ("train", "validation", "test"))
-    return train, valid, test
+    parts = []
+    with guarded(path, "an HDF5 file"), h5py.File(path, "r") as file:
+        for key in ("train", "validation", "test"):
+            if key not in file:
+                raise DataError(f"{path} lacks the data set {key!r}.")
+            held = file[key]
+            if not isinstance(held, h5py.Dataset) or held.nbytes > MAX_BYTES:
+                raise DataError(f"{path}: {key!r} is no data set of at most {MAX_BYTES:,} bytes.")
+            parts.append(_numbers(np.asarray(held), f"{path}: {key!r}"))
+    if len({part.shape[1] for part in parts}) != 1:
+        raise DataError(f"{path}: the data sets have {', '.join(str(p.shape[1]) for p in parts)} columns.")
+    return parts[0], parts[1], parts[2]
 
 
 PUBLISHED: Mapping[str, tuple[str, Callable[[Path], tuple[NDArray, NDArray, NDArray]]]] = {
@@ -190,19 +246,23 @@ def load_pairs(path: Path | str) -> tuple[NDArray[np.float64], NDArray[np.float6
 
 def _from_csv(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     rows: dict[str, list[list[float]]] = {"0": [], "1": []}
-    with path.open(newline="", encoding="utf-8") as stream:
-        reader = csv.DictReader(stream)
-        names = [name for name in reader.fieldnames or () if name != "source"]
-        if "source" not in (reader.fieldnames or ()) or not names:
-            raise DataError(f"{path}: a header with a column 'source' and at least one other is needed.")
-        for line in reader:
-            source = (line["source"] or "").strip()
-            if source not in rows:
-                raise DataError(f"{path}, line {reader.line_num}: source is {source!r}; it must be 0 or 1.")
-            try:
-                rows[source].append([float(line[name]) for name in names])
-            except (TypeError, ValueError):
-                raise DataError(f"{path}, line {reader.line_num}: a value is missing or not a number.") from None
+    for number, line in read_rows(path, ("source",)):
+        source = line.pop("source").strip()
+        if source not in rows:
+            raise DataError(f"{path}, line {number}: source is {source[:60]!r}; it must be 0 or 1.")
+        if not line:
+            raise DataError(f"{path}: beside 'source' at least one column of values is needed.")
+        rows[source].append([_number(cell, f"{path}, line {number}", name) for name, cell in line.items()])
     if not rows["0"] or not rows["1"]:
         raise DataError(f"{path}: there are no rows of source {'0' if not rows['0'] else '1'}.")
     return np.array(rows["0"]), np.array(rows["1"])
+
+
+def _number(cell: str, where: str, name: str) -> float:
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise DataError(f"{where}: a value is missing or no finite number: {name[:60]!r} is {cell[:60]!r}.")
+    return value

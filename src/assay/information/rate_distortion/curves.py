@@ -174,10 +174,9 @@ class Curve:
         path = Path(path)
         if path.suffix == ".csv":
             text = io.StringIO()
-            writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            rows: list[dict[str, Any]] = [{k: "" if v != v else v for k, v in row.items()} for row in self.rows()]
-            writer.writerows(rows)
+            writer = csv.writer(text, lineterminator="\n")
+            writer.writerow(COLUMNS)
+            writer.writerows(["" if row[c] != row[c] else row[c] for c in COLUMNS] for row in self.rows())
             path.write_text(text.getvalue(), encoding="utf-8")
         elif path.suffix == ".json":
             plain = [
