@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -11,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from assay.core.datasets.archives import check_zip
+from assay.core.datasets.readers import MAX_BYTES, guarded, read_bytes, reason
 from assay.core.errors import DataError, MissingExtra, UsageError
+
+ENDS = ("terminated", "truncated", "terminals", "timeouts", "terminations", "truncations", "terminal")
+"""Columns of 0 and 1, as the layouts call them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,13 @@ class Transitions:
     def load(path: Path | str) -> Transitions:
         """What `save` wrote."""
         names = [f.name for f in fields(Transitions)]
-        try:
+        what = f"an archive of transitions with {', '.join(names)}"
+        with guarded(path, what):
+            check_zip(path)
             with np.load(path, allow_pickle=False) as found:
-                return Transitions(*(found[name] for name in names))
-        except (KeyError, ValueError, OSError) as error:
-            raise DataError(f"{path} is no archive of transitions with {', '.join(names)} ({error}).") from None
+                if missing := [name for name in names if name not in found.files]:
+                    raise DataError(f"{path} is no archive of transitions: {', '.join(missing)} missing.")
+                return Transitions(*(_column(found[name], path, name) for name in names))
 
 
 def record(
@@ -134,26 +140,29 @@ def load_d4rl(path: Path | str) -> Transitions:
     Without next_observations a transition's end is the next row's start, and the last row before a time-out, whose end
     is not in the file, is left out.
     """
-    with _hdf5(path) as file:
+    with guarded(path, "a D4RL file"), _hdf5(path) as file:
         columns = {}
         for name in ("observations", "actions", "rewards", "terminals"):
             if name not in file:
                 raise DataError(f"{path} has no {name!r}; D4RL files have observations, actions, rewards, terminals.")
-            columns[name] = np.asarray(file[name])
+        for name in ("observations", "actions", "rewards", "terminals", "timeouts", "next_observations"):
+            if name in file:
+                columns[name] = _column(file[name], path, name)
         n = len(columns["rewards"])
-        timeouts = np.asarray(file["timeouts"]).astype(bool) if "timeouts" in file else np.zeros(n, bool)
-        after = np.asarray(file["next_observations"]) if "next_observations" in file else None
-    done = columns["terminals"].astype(bool)
-    for name, values in (*columns.items(), ("timeouts", timeouts)):
-        if len(values) != n:
-            raise DataError(f"{path}: {name!r} has {len(values)} rows, rewards {n}.")
-    obs, keep = columns["observations"], np.ones(n, bool)
-    if after is None:
-        after = np.concatenate([obs[1:], obs[-1:]])
-        keep = ~timeouts | done
-        keep[-1] = bool(done[-1])
-    timeouts &= ~done
-    return Transitions(*(x[keep] for x in (obs, columns["actions"], columns["rewards"], after, done, timeouts)))
+        for name, values in columns.items():
+            if len(values) != n or not n:
+                raise DataError(f"{path}: {name!r} has {len(values)} rows, rewards {n}.")
+        obs, done, keep = columns["observations"], columns["terminals"].astype(bool), np.ones(n, bool)
+        timeouts = columns["timeouts"].astype(bool) if "timeouts" in columns else np.zeros(n, bool)
+        after = columns.get("next_observations")
+        if after is None:
+            after = np.concatenate([obs[1:], obs[-1:]])
+            keep = ~timeouts | done
+            keep[-1] = bool(done[-1])
+            if not keep.any():
+                raise DataError(f"{path}: no row's end is in the file; next_observations are needed.")
+        timeouts &= ~done
+        return Transitions(*(x[keep] for x in (obs, columns["actions"], columns["rewards"], after, done, timeouts)))
 
 
 def load_minari(path: Path | str) -> Transitions:
@@ -164,24 +173,57 @@ def load_minari(path: Path | str) -> Transitions:
         if len(found) != 1:
             raise DataError(f"{path} holds {len(found)} files main_data.hdf5; give the folder of one Minari data set.")
         file = found[0]
+    kinds = ("observations", "actions", "rewards", "terminations", "truncations")
     parts: list[tuple[np.ndarray, ...]] = []
-    with _hdf5(file) as opened:
-        names = sorted((n for n in opened if n.startswith("episode_")), key=lambda n: int(n.removeprefix("episode_")))
-        for name in names:
-            episode = opened[name]
-            missing = {"observations", "actions", "rewards", "terminations", "truncations"} - set(episode)
-            if missing:
-                raise DataError(f"{file}, {name}: {', '.join(sorted(missing))} missing.")
+    size = 0
+    with guarded(file, "a Minari data set"), _hdf5(file) as opened:
+        for name in sorted((n for n in opened if n.startswith("episode_")), key=lambda n: _number(n, file)):
+            episode, where = opened[name], f"{file}, {name}"
+            if missing := set(kinds) - set(episode):
+                raise DataError(f"{where}: {', '.join(sorted(missing))} missing.")
             if not hasattr(episode["observations"], "shape") or not hasattr(episode["actions"], "shape"):
-                raise DataError(f"{file}, {name}: observations and actions must be arrays, not dictionaries.")
-            obs, reward = np.asarray(episode["observations"]), np.asarray(episode["rewards"])
+                raise DataError(f"{where}: observations and actions must be arrays, not dictionaries.")
+            obs, action, reward, *ends = (_column(episode[kind], where, kind) for kind in kinds)
             if len(obs) != len(reward) + 1:
-                raise DataError(f"{file}, {name}: {len(reward)} rewards need one observation more, not {len(obs)}.")
-            ends = [np.asarray(episode[k]).astype(bool) for k in ("terminations", "truncations")]
-            parts.append((obs[:-1], np.asarray(episode["actions"]), reward, obs[1:], *ends))
-    if not parts:
-        raise DataError(f"{file} holds no episodes.")
-    return Transitions(*(np.concatenate(column) for column in zip(*parts)))
+                raise DataError(f"{where}: {len(reward)} rewards need one observation more, not {len(obs)}.")
+            for kind, values in zip((kinds[1], *kinds[3:]), (action, *ends)):
+                if len(values) != len(reward):
+                    raise DataError(f"{where}: {kind!r} has {len(values)} rows, rewards {len(reward)}.")
+            if parts and (obs.shape[1:] != parts[0][0].shape[1:] or action.shape[1:] != parts[0][1].shape[1:]):
+                raise DataError(f"{where}: observations or actions have another shape than in the episodes before.")
+            size += obs.nbytes + action.nbytes
+            if size > MAX_BYTES:
+                raise DataError(f"{where}: the episodes up to here unpack to more than {MAX_BYTES:,} bytes.")
+            parts.append((obs[:-1], action, reward, obs[1:], *(values.astype(bool) for values in ends)))
+        if not parts:
+            raise DataError(f"{file} holds no episodes.")
+        return Transitions(*(np.concatenate(column) for column in zip(*parts)))
+
+
+def _number(name: str, file: Path) -> int:
+    digits = name.removeprefix("episode_")
+    if not (digits.isdecimal() and digits.isascii() and len(digits) < 19):
+        raise DataError(f"{file}: {name[:60]!r} is no name of an episode; they are episode_0, episode_1 ...")
+    return int(digits)
+
+
+def _column(values: Any, where: Path | str, name: str) -> np.ndarray:
+    """A column of a file: finite numbers, a row a step; rewards and ends one number a row, ends 0 or 1."""
+    if getattr(values, "nbytes", 0) > MAX_BYTES:
+        raise DataError(f"{where}: {name!r} unpacks to {values.nbytes:,} bytes; more than {MAX_BYTES:,} are not read.")
+    if not hasattr(values, "dtype"):
+        raise DataError(f"{where}: {name!r} is no array.")
+    found = np.asarray(values)
+    flat = name in (*ENDS, "reward", "rewards")
+    if found.dtype.kind not in "biuf" or not found.ndim or (flat and found.ndim != 1):
+        wanted = "one number a row" if flat else "numbers, a row a step"
+        raise DataError(f"{where}: {name!r} is {found.dtype} of shape {found.shape}, and must be {wanted}.")
+    good = np.isin(found, (0, 1)) if name in ENDS else np.isfinite(found) if found.dtype.kind == "f" else None
+    if good is not None and not good.all():
+        at = tuple(int(k) for k in np.argwhere(~good)[0])
+        wanted = "0 or 1" if name in ENDS else "finite"
+        raise DataError(f"{where}: {name!r}, row {at[0]} is {found[at]}, and must be {wanted}.")
+    return found
 
 
 class FrameReplay:
@@ -209,6 +251,8 @@ class FrameReplay:
             raise DataError(f"{folder}: the four arrays of checkpoint {checkpoint} differ in length: {sorted(sizes)}.")
         self.stack = stack
         n = len(self.frames)
+        if not n or (n == 1 and not self.terminal[0]):
+            raise DataError(f"{folder}: checkpoint {checkpoint} holds {n} frames; a transition needs two.")
         ends = np.flatnonzero(self.terminal)
         before = np.searchsorted(ends, np.arange(n), "left")
         self.begun = np.where(before > 0, ends[np.maximum(before - 1, 0)] + 1, 0) if len(ends) else np.zeros(n, int)
@@ -249,16 +293,17 @@ class FrameReplay:
 
 def _gzipped(folder: Path | str, name: str, checkpoint: int, kind: type, axes: int) -> np.ndarray:
     path = Path(folder) / f"$store$_{name}_ckpt.{checkpoint}.gz"
-    try:
-        with gzip.open(path, "rb") as file:
-            found = np.load(io.BytesIO(file.read()), allow_pickle=False)
-    except FileNotFoundError:
-        raise DataError(f"{path} is not there; give the folder replay_logs and a checkpoint that it holds.") from None
-    except (OSError, EOFError, ValueError) as error:
-        raise DataError(f"{path} is no gzip of a numpy array ({error}).") from None
-    if found.ndim != axes or not np.can_cast(found.dtype, kind, "same_kind"):
-        raise DataError(f"{path}: expected {axes} axes of {np.dtype(kind)}, got {found.shape} of {found.dtype}.")
-    return found.astype(kind)
+    if not path.exists():
+        raise DataError(f"{path} is not there; give the folder replay_logs and a checkpoint that it holds.")
+    with guarded(path, "a gzip of a numpy array"):
+        found = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+        if found.ndim != axes or not np.can_cast(found.dtype, kind, "same_kind"):
+            raise DataError(f"{path}: expected {axes} axes of {np.dtype(kind)}, got {found.shape} of {found.dtype}.")
+        with np.errstate(over="ignore"):
+            cast = _column(found, path, name).astype(kind, copy=False)
+        if found.dtype != kind and np.dtype(kind).kind != "f" and (cast != found).any():
+            raise DataError(f"{path}: row {int(np.argwhere(cast != found)[0, 0])} does not fit {np.dtype(kind)}.")
+        return _column(cast, path, name)
 
 
 def _hdf5(path: Path | str) -> Any:
@@ -269,4 +314,4 @@ def _hdf5(path: Path | str) -> Any:
     try:
         return h5py.File(path, "r")
     except OSError as error:
-        raise DataError(f"{path} is no HDF5 file ({str(error).splitlines()[0]}).") from None
+        raise DataError(f"{path} is no HDF5 file ({reason(error)}).") from None
