@@ -70,7 +70,9 @@ def _standardised(train: NDArray, valid: NDArray, test: NDArray, data: Data) -> 
     with np.errstate(over="ignore", invalid="ignore"):
         mean, scale = train.mean(0), train.std(0)
     if not np.isfinite(scale).all():
-        raise DataError(f"Column {int(np.argmin(np.isfinite(scale)))} of the training rows is too large to standardise.")
+        raise DataError(
+            f"Column {int(np.argmin(np.isfinite(scale)))} of the training rows is too large to standardise."
+        )
     if not (scale > 0).all():
         raise DataError(f"Column {int(np.argmin(scale))} of the training rows is constant and has no density.")
     with np.errstate(over="ignore"):
@@ -120,8 +122,8 @@ def _numbers(found: Any, where: Path | str) -> NDArray:
 
 def _thirds(rows: NDArray) -> tuple[NDArray, NDArray, NDArray]:
     """The last tenth is the test, a tenth of the rest validation."""
-    if len(rows) < 13:
-        raise DataError(f"{len(rows)} rows are too few for training, validation and test; there must be 13.")
+    if len(rows) < 11:
+        raise DataError(f"{len(rows)} rows are too few for training, validation and test; there must be 11.")
     test = len(rows) // 10
     valid = (len(rows) - test) // 10
     return rows[: -test - valid], rows[-test - valid : -test], rows[-test:]
