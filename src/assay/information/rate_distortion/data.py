@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.core.datasets import digits, folder, generated, package_file
+from assay.core.datasets import digits, folder, generated, guarded, package_file
 from assay.core.errors import DataError, MissingExtra, UsageError, unknown_name
 from assay.information.rate_distortion.benchmark import SOURCES
 from assay.information.rate_distortion.heat import Sinc4Mixture
@@ -91,7 +92,7 @@ def image_patches(
     the mean, in an orthonormal basis: squared errors stay what they are.
     """
     rng = np.random.default_rng(seed)
-    images = _photographs() if data is None else _images(Path(data).expanduser())
+    images = _photographs() if data is None else _images(Path(data).expanduser(), size)
     each = -(-count // len(images))
     parts = []
     for image in images:
@@ -125,7 +126,8 @@ def sound_features(data: str | None = None, *, bands: int = 33, seed: int = 0) -
     published features are not known in detail; these are not them.
     """
     rng = np.random.default_rng(seed)
-    sounds = _tones(rng) if data is None else _wavs(Path(data).expanduser())
+    root = None if data is None else Path(data).expanduser()
+    sounds = _tones(rng) if root is None else _wavs(root)
     edges = np.geomspace(3, 129, bands + 1)
     edges = np.maximum.accumulate(np.round(edges)).astype(int)
     edges = np.maximum(edges, edges[0] + np.arange(bands + 1))
@@ -140,6 +142,8 @@ def sound_features(data: str | None = None, *, bands: int = 33, seed: int = 0) -
     x = np.concatenate(parts)
     x = x + 1e-3 * rng.standard_normal(x.shape)
     away = x - x.mean(0)
+    if len(away) <= bands:
+        raise DataError(f"{root or 'the tones'}: {len(away)} frames are too few for {bands} bands.")
     values, vectors = np.linalg.eigh(np.cov(away.T))
     return check_samples(away @ vectors / np.sqrt(values))
 
@@ -184,7 +188,7 @@ def _grey(image: Any) -> Array:
     return pixels if pixels.ndim == 2 else pixels[..., :3] @ np.array([0.299, 0.587, 0.114])
 
 
-def _images(root: Path) -> list[Array]:
+def _images(root: Path, least: int) -> list[Array]:
     from PIL import Image
 
     paths = sorted(p for p in root.rglob("*") if p.suffix.lower() in IMAGES)
@@ -192,11 +196,10 @@ def _images(root: Path) -> list[Array]:
         raise DataError(f"{root} holds no images ({', '.join(IMAGES)}).")
     found = []
     for path in paths:
-        try:
-            with Image.open(path) as image:
-                found.append(np.asarray(image.convert("L"), float))
-        except OSError as error:
-            raise DataError(f"{path} cannot be read as a picture: {error}.") from None
+        with guarded(path, "a picture"), Image.open(path) as image:
+            found.append(np.asarray(image.convert("L"), float))
+        if min(found[-1].shape) < least:
+            raise DataError(f"{path} has {found[-1].shape} pixels; patches need {least} along each side.")
     return found
 
 
@@ -208,12 +211,14 @@ def _wavs(root: Path) -> list[Array]:
         raise DataError(f"{root} holds no files named digit_speaker_index.wav.")
     found = []
     for path in paths:
-        try:
+        with guarded(path, "a sound"), warnings.catch_warnings():
+            # A file cut short is a warning there.
+            warnings.simplefilter("error", wavfile.WavFileWarning)
             rate, sound = wavfile.read(path)
-        except ValueError as error:
-            raise DataError(f"{path} cannot be read as a sound: {error}.") from None
-        if rate != RATE or sound.ndim != 1:
-            raise DataError(f"{path} has {rate} Hz and shape {sound.shape}; expected {RATE} Hz, one channel.")
+        if rate != RATE or sound.ndim != 1 or sound.dtype != np.int16:
+            raise DataError(
+                f"{path} has {rate} Hz, shape {sound.shape} and {sound.dtype}; expected {RATE} Hz, one channel, int16."
+            )
         if len(sound) >= 256:
             found.append(sound / 32768)
     if not found:

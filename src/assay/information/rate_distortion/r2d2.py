@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from assay.core.datasets import check_zip, guarded
 from assay.core.errors import DataError, UsageError
 from assay.information.rate_distortion.curves import Point
 from assay.information.rate_distortion.entropy import (
@@ -240,16 +241,16 @@ class R2D2:
     @classmethod
     def load(cls, path: Path | str, *, device: str = "cpu") -> R2D2:
         """Read what `save` wrote."""
-        try:
+        with guarded(path, "a saved R2D2 model"):
+            check_zip(path)
             state = torch.load(path, map_location=device, weights_only=True)
             given: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in state["settings"].items()}
-            model = cls(Settings(**given), device=device, seed=state["seed"])
+            model = cls(Settings(**given), device=device, seed=int(state["seed"]))
             model.centre, model.basis = state["centre"].cpu().numpy(), state["basis"].cpu().numpy()
             model.scale, model.d = float(state["scale"]), len(model.centre)
+            _check_state(state, model.settings, model.d, path)
             model._assemble(state["mixture"], state["variance"])
             model.parts.load_state_dict(state["weights"])
-        except (KeyError, TypeError, RuntimeError, ValueError, OSError, UnpicklingError) as error:
-            raise DataError(f"{path} is not a saved R2D2 model ({str(error).splitlines()[0]}).") from error
         return model
 
     def _standardise(self, x: Array) -> None:
@@ -359,6 +360,32 @@ class R2D2:
 
     def _eps(self, eps: float) -> Tensor:
         return torch.full((1, 1), eps / self.scale**2, dtype=self.dtype, device=self.device)
+
+
+def _check_state(state: Mapping[str, Any], settings: Settings, d: int, path: Path | str) -> None:
+    """Shapes and numbers of a saved model; its settings build no network larger than the weights beside them."""
+    shapes = {"centre": (d,), "basis": (d, d), "variance": (d,)}
+    k = len(state["mixture"][0])
+    given = {name: state[name] for name in shapes}
+    for name, value, shape in zip(
+        ("weights", "means", "variances", "axes"), state["mixture"], ((k,), (k, d), (k, d), (k, d, d))
+    ):
+        given[f"mixture, {name}"], shapes[f"mixture, {name}"] = value, shape
+    for name, value in given.items():
+        if tuple(value.shape) != shapes[name]:
+            raise DataError(f"{path}: {name} has shape {tuple(value.shape)}, and must have {shapes[name]}.")
+        if not torch.isfinite(value).all():
+            raise DataError(f"{path}: {name} holds numbers that are not finite.")
+    for name, value in state["weights"].items():
+        # Minus infinity is the logarithm of a component without weight.
+        if torch.isnan(value).any():
+            raise DataError(f"{path}: the weights {name[:60]!r} hold NaN.")
+    if not (math.isfinite(state["scale"]) and state["scale"] > 0):
+        raise DataError(f"{path}: scale is {state['scale']}, and must be positive.")
+    held = sum(value.numel() for value in state["weights"].values())
+    widths = settings.hidden
+    if sum(a * b for a, b in pairwise(widths)) + sum(widths) > held:
+        raise DataError(f"{path}: the settings' hidden={widths} is larger than the {held} weights in the file.")
 
 
 def _fit_mixture(data: Tensor, most: int, seed: int) -> tuple[Tensor, ...]:
