@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 import published_formats
+import published_formats_arrays
 import published_formats_more
 import published_formats_rooms
 import pytest
@@ -36,6 +37,9 @@ GROUPS = {
     "pictures_texts": published_formats_more.pictures_and_texts,
     "original_files": published_formats_more.original_files,
     "rate_distortion": published_formats_more.curves,
+    "rate_distortion_sources": published_formats_arrays.pictures_sounds_models,
+    "minpv": published_formats_arrays.minpv,
+    "minto": published_formats_arrays.minto,
 }
 MOST = 60
 """Broken files a file in the quick part; the slow part takes all."""

@@ -165,16 +165,6 @@ REPLIES = {
 }
 """Text of models, people and servers: under `test_fuzz_parsers`, or the fuzz tests of the part."""
 ELSEWHERE = {
-    "information.minpv.data:_array": "not yet under fuzz: only its room's own tests break its files",
-    "information.minpv.data:_gas": "not yet under fuzz: only its room's own tests break its files",
-    "information.minpv.data:_hepmass": "not yet under fuzz: only its room's own tests break its files",
-    "information.minpv.data:_bsds": "not yet under fuzz: only its room's own tests break its files",
-    "information.minpv.data:_from_csv": "not yet under fuzz: only its room's own tests break its files",
-    "information.rate_distortion.data:_images": "not yet under fuzz: only its room's own tests break its files",
-    "information.rate_distortion.r2d2:R2D2.load": "not yet under fuzz: only its room's own tests break its files",
-    "training.minto.data:Transitions.load": "not yet under fuzz: only its room's own tests break its files",
-    "training.minto.data:_gzipped": "not yet under fuzz: only its room's own tests break its files",
-    "training.minto.data:_hdf5": "not yet under fuzz: only its room's own tests break its files",
     "learning.irregular.builders:ais": "same reader and guard as the builders under fuzz; its files are 20 GB",
     "multimodal.asciieval.sft:_with_pictures": "needs a model; the rows before it are under fuzz",
     "speech.ttsds2.prosody_model:load": "needs torch weights of a hub model; weights_only, guarded in hub.MPM.network",
