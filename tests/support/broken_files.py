@@ -108,6 +108,12 @@ def _contents(name: str, good: bytes) -> Iterator[tuple[str, bytes]]:
     if suffix in (".npz", ".zip", ".eval", ".whl"):
         yield from _zips(good)
         return
+    if good.startswith(b"\x93NUMPY"):
+        yield from arrays()
+        return
+    if good.startswith(b"\x89HDF"):
+        yield from hdf5s(good)
+        return
     try:
         text = good.decode("utf-8")
     except UnicodeDecodeError:
@@ -303,6 +309,38 @@ def tables(good: bytes) -> Iterator[tuple[str, bytes]]:
         for odd in ("x", 1, 1.5, float("nan"), True, None, [1], {"a": 1}, b"\xff"):
             column = pl.Series(name, [odd] * frame.height)
             yield f"{odd!r} in {name}", saved(frame.with_columns(column))
+
+
+def hdf5s(good: bytes) -> Iterator[tuple[str, bytes]]:
+    """Contents of HDF5 files that lack a data set, or hold a group, another type or a petabyte in its place."""
+    import h5py
+    import numpy as np
+
+    def changed(name: str, act: Callable[[Any], Any]) -> bytes:
+        stream = io.BytesIO(good)
+        with h5py.File(stream, "r+") as file:
+            del file[name]
+            act(file)
+        return stream.getvalue()
+
+    shapes: dict[str, Any] = {}
+    with h5py.File(io.BytesIO(good), "r") as file:
+        file.visititems(lambda name, held: shapes.update({name: held.shape} if isinstance(held, h5py.Dataset) else {}))
+    for name, shape in shapes.items():
+        acts: list[tuple[str, Callable[[Any], Any]]] = [
+            ("nothing", lambda file: None),
+            ("a group", lambda file: file.create_group(name)),  # noqa: B023
+            ("a petabyte", lambda file: file.create_dataset(name, (10**7, 10**7), "f8", chunks=(10, 10))),  # noqa: B023
+        ]
+        values = {
+            "a link to nowhere": h5py.SoftLink("/nowhere"), "a scalar": 3.0, "an empty matrix": np.zeros((0, 0)),
+            "a text": b"text", "texts": np.full(shape, b"x"), "NaN": np.full(shape, np.nan), "-1": np.full(shape, -1),
+            "four axes": np.ones((1, 2, 1, 2)), "complex": np.ones(shape, complex),
+            "records": np.zeros(2, dtype=[("a", "f8"), ("b", "i4")]), "no value": h5py.Empty("f8"),
+        }  # fmt: skip
+        acts += [(what, lambda file, one=one: file.__setitem__(name, one)) for what, one in values.items()]  # noqa: B023
+        for what, act in acts:
+            yield f"{what} in {name}", changed(name, act)
 
 
 def put(path: Path, content: bytes | None) -> None:
