@@ -191,7 +191,7 @@ def test_bad_logs_say_where(tmp_path):
     other.write_text("")
     with pytest.raises(DataError, match="no step"):
         read_log(other)
-    with pytest.raises(DataError, match="Cannot read"):
+    with pytest.raises(DataError, match="none cannot be read"):
         read_log(tmp_path / "none")
 
 

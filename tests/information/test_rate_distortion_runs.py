@@ -15,9 +15,7 @@ from sklearn.base import clone
 
 import assay
 from assay.core.errors import DataError, UsageError
-from assay.core.registry import benchmark_entries
 from assay.core.results import Runs
-from assay.core.testing import check_benchmark
 from assay.information import rate_distortion as room
 from assay.information.rate_distortion import analyses, recipes, reproduce
 from assay.information.rate_distortion.benchmark import RateDistortionBenchmark
@@ -264,17 +262,3 @@ def test_the_reproduction_runs_and_resumes(tmp_path):
     text = (tmp_path / "report.md").read_text()
     reproduce.reproduce(tmp_path, seeds=1)
     assert (tmp_path / "report.md").read_text().split("CPU s;")[0] == text.split("CPU s;")[0]
-
-
-def test_the_benchmark_keeps_every_rule(tmp_path, monkeypatch):
-    if "rate_distortion" not in benchmark_entries():
-        info = tmp_path / "assay_rate_distortion-1.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: assay-rate-distortion\nVersion: 1\n")
-        (info / "entry_points.txt").write_text(
-            "[assay.benchmarks]\nrate_distortion = "
-            "assay.information.rate_distortion.benchmark:RateDistortionBenchmark\n"
-        )
-        monkeypatch.syspath_prepend(str(tmp_path))
-    results = check_benchmark("rate_distortion", options={"samples": 400, "points": 2})
-    assert not [r for r in results if r.outcome == "failed"]

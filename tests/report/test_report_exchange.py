@@ -115,7 +115,7 @@ def test_artifacts_give_images_and_transcripts_and_are_otherwise_named(tmp_path:
     found = read_exchange(tmp_path, record(artifacts=artifacts), ImageBudget())
     assert [image.kind for image in found.images] == ["image"]
     assert [turn.role for turn in found.turns] == ["user"]
-    assert found.notes == ["artifacts/data.bin (48 bytes)", "artifacts/lost.txt is not in the run folder."]
+    assert found.notes == ["artifacts/data.bin (3 bytes)", "artifacts/lost.txt is not in the run folder."]
 
 
 @pytest.mark.parametrize("path", ["../outside.png", "/etc/hostname", "a/../../outside.png"])

@@ -13,7 +13,6 @@ import assay
 from assay.core.errors import DataError, UsageError
 from assay.core.registry import benchmark_entries
 from assay.core.results import Runs
-from assay.core.testing import check_benchmark
 from assay.report.figures import to_svg
 from assay.science.seismic_ctf import analyses, figures
 from assay.science.seismic_ctf.benchmark import SEEDS, SeismicCTF, seed_of
@@ -309,10 +308,3 @@ def test_bad_options_are_refused(small):
             list(SeismicCTF(**options).tasks()[0].samples())
     with pytest.raises(UsageError, match="three numbers"):
         assay.make("seismic_ctf.generate", small.parent / "n", kind="sea", rows="3,4")
-
-
-@pytest.mark.parametrize("name", ["seismic_ctf", "seismic_ctf-sensors"])
-def test_the_benchmark_keeps_the_rules(name, small, monkeypatch):
-    options = {"data": str(small), "datasets": "sea"} | ({"sensors": "3,9"} if name.endswith("sensors") else {})
-    results = check_benchmark(name, options=options)
-    assert not [r for r in results if r.outcome == "failed"]

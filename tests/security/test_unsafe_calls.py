@@ -34,7 +34,6 @@ ALLOWED = {
     "src/assay/core/executors/worker.py: pickle.loads": PIPES,
     "src/assay/core/map.py: pickle": "only asks whether a function can be sent",
     "src/assay/core/testing.py: pickle": "only measures the size of an input",
-    "src/assay/information/rate_distortion/r2d2.py: pickle": "only names an error that torch.load may raise",
     "src/assay/sandbox/inside/child.py: __import__": INSIDE,
     "src/assay/sandbox/inside/child.py: exec": INSIDE,
     "src/assay/sandbox/inside/runner.py: compile": INSIDE,

@@ -172,7 +172,7 @@ def test_pooling_that_is_not_known_is_refused(tmp_path, pooling, error, message)
 def test_broken_folders_are_named(tmp_path):
     pytest.importorskip("transformers")
     (tmp_path / "modules.json").write_text("[")
-    with pytest.raises(DataError, match=r"modules\.json is missing or not JSON"):
+    with pytest.raises(DataError, match=r"modules\.json, line 1, column 2: not JSON"):
         load_encoder(str(tmp_path))
     (tmp_path / "modules.json").write_text(json.dumps([{"path": "", "type": "x.Router"}]))
     with pytest.raises(UsageError, match="names a module 'Router'"):

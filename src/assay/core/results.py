@@ -76,7 +76,7 @@ class Run:
     def measures(self) -> pl.DataFrame:
         """`records` without their texts (exchanges, output, target), which may be many times as large as all else."""
         if "records" in self.__dict__ or not self._store.compacted:
-            return self.records.drop(TEXTS)
+            return self.records.drop(TEXTS, strict=False)  # a run in memory may lack them
         return self._store.read_compacted(without=TEXTS)
 
     def measures_for(self, metrics: Iterable[Metric]) -> pl.DataFrame:
