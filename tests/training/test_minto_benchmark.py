@@ -298,6 +298,7 @@ def test_simbav2_stays_on_the_sphere_and_within_its_atoms(gymnasium):
 
 def test_atari_frames_and_settings_fit_the_classes(gymnasium):
     pytest.importorskip("ale_py", reason="ale-py is not installed")
+    pytest.importorskip("cv2", reason="gymnasium's frames of Atari need opencv-python, which is not installed")
     from assay.training.minto import MintoDQN, MintoIQN, atari, atari_env
 
     env = atari_env("Breakout")
