@@ -72,7 +72,8 @@ def planned(benchmark: str, folder, system="method:doubler", **options):
     """Recipe of a run in a folder, and all its units."""
     bench = load_benchmark(benchmark, **options)
     folder.mkdir(parents=True, exist_ok=True)
-    place = Place(folder, folder / "cache", run=f"{folder.name} now")
+    # Agents of one run on one machine share a folder; tests side by side are runs of their own.
+    place = Place(folder, folder / "cache", run=f"{folder.name} {folder}")
     recipe = Recipe(benchmark, dict(bench.options), system, "toy_loading:load", place)
     runners = make_runners(tasks_by_name(bench).values(), recipe.live(bench), place)
     units = [

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 
 import assay
-from assay.core.benchmark import Outcome, trial_seed
 from assay.core.errors import UsageError
+from assay.core.results import Runs
 from assay.information.minpv import analyses, recipes, reproduce
 from assay.information.minpv.benchmark import MinPVBenchmark
 from assay.information.minpv.estimators import DensityRatioEstimator
@@ -41,26 +40,19 @@ class Broken(Exact):
         return np.full(len(x), np.nan)
 
 
-def tried(system: Any, name: str, bench: MinPVBenchmark) -> Any:
-    """What analyses read of a run, made here: starting worker processes for every system would cost minutes."""
-    (task,) = bench.tasks()
-    rows = []
-    for sample in task.samples()[:2]:
-        for attempt in range(2):
-            ctx: Any = SimpleNamespace(seed=trial_seed(0, task.name, sample.id, attempt))
-            found = task.trial(system, sample, ctx)
-            assert isinstance(found, Outcome)
-            rows.append({"task": task.name, "sample": sample.id, "attempt": attempt, "cluster": sample.cluster,
-                         "status": "ok", **sample.groups, **found.scores})  # fmt: skip
-    frame = pl.DataFrame(rows, schema_overrides={"path_variance": pl.Float64, "nfe": pl.Int64})
-    return SimpleNamespace(system=name, records=frame)
-
-
 @pytest.fixture(scope="module")
-def runs() -> Any:
+def runs(tmp_path_factory) -> Runs:
     bench = MinPVBenchmark("mi", n=2000, test=1000)
-    paths = {name: DensityRatioEstimator(name, **QUICK) for name in ("linear", "vp", "smoothstep")}
-    return [tried(system, name, bench) for name, system in {"exact": Exact(), **paths}.items()]
+    ids = [sample.id for sample in bench.tasks()[0].samples()[:2]]
+    systems: dict[str, Any] = {"exact": Exact()}
+    systems |= {name: DensityRatioEstimator(name, **QUICK) for name in ("linear", "vp", "smoothstep")}
+    found = []
+    for name, system in systems.items():
+        system.name = name
+        # Computed here: a worker process for every system would cost minutes.
+        into = tmp_path_factory.mktemp("runs") / name
+        found.append(assay.run(bench, system, samples=ids, attempts=2, workers=0, into=into))
+    return Runs(found)
 
 
 def test_an_estimator_that_knows_the_form_is_nearly_exact_and_its_trials_differ_by_seed(runs):
@@ -91,14 +83,17 @@ def test_variance_is_correlated_over_systems_with_a_path(runs):
 
 
 def test_log_ratios_that_are_not_finite_are_errors_not_scores():
+    (task,) = MinPVBenchmark("mi", n=50, test=20).tasks()
+    ctx: Any = SimpleNamespace(seed=1)
     with pytest.raises(UsageError, match="20 that are not finite"):
-        tried(Broken(), "broken", MinPVBenchmark("mi", n=50, test=20))
+        task.trial(Broken(), task.samples()[0], ctx)
 
 
-def test_a_path_without_noise_has_no_variance_to_score():
+def test_a_path_without_noise_has_no_variance_to_score(tmp_path):
     made = METHODS["dre_infinity"](**{k: v for k, v in QUICK.items() if k != "K"})
-    records = tried(made, "dre", MinPVBenchmark("mi", n=50, test=20)).records
-    assert records["path_variance"].null_count() == records.height
+    bench = MinPVBenchmark("mi", n=50, test=20)
+    records = assay.run(bench, made, samples=2, attempts=1, workers=0, into=tmp_path / "run").records
+    assert records["path_variance"].null_count() == records.height == 2
     assert records["squared_error"].null_count() == 0
 
 

@@ -222,6 +222,18 @@ class Runs(Sequence[Run]):
             raise UsageError("No run was given; `assay runs` lists the runs there are.")
         return pl.concat(one_type_a_column(parts), how="diagonal_relaxed")
 
+    def labelled(self, *, rows: bool = False) -> pl.DataFrame:
+        """Records of all runs, or with ``rows`` `Run.all_rows`; ``system`` is a name of each run (`labels`)."""
+        import polars as pl
+
+        frames = [run.all_rows() if rows else run.records for run in self._runs]
+        parts = [
+            frame.with_columns(pl.lit(name).alias("system"))
+            for name, frame in zip(labels(self._runs), frames, strict=True)
+            if frame.height
+        ]
+        return pl.concat(one_type_a_column(parts), how="diagonal_relaxed") if parts else pl.DataFrame()
+
     @cached_property
     def systems(self) -> pl.DataFrame:
         """One row a run: run, system, benchmark, facts of the model (family, release_date, ...), the user's tags."""

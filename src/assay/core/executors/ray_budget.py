@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,21 +15,21 @@ class Treasury:
 
     def __init__(self, limit: float, spent: float) -> None:
         self._budget = Budget(limit, spent)
-        self._held: Counter[str] = Counter()
+        self._held: defaultdict[str, float] = defaultdict(float)
 
     def reserve(self, who: str, worst: float) -> tuple[str | None, float, float]:
         """Set dollars aside. Returns a sentence when they are not there, what is set aside, what is spent."""
         refused = None
         try:
             self._budget.reserve(worst)
-            self._held[who] += worst  # type: ignore[assignment]
+            self._held[who] += worst
         except BudgetExceeded as error:
             refused = str(error)
         return refused, self._budget.reserved, self._budget.spent
 
     def settle(self, who: str, worst: float, actual: float) -> None:
         """Give back a reservation and book what the call cost."""
-        self._held[who] -= worst  # type: ignore[assignment]
+        self._held[who] -= worst
         self._budget.settle(worst, actual)
 
     def forfeit(self, who: str) -> None:

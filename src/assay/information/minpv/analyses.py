@@ -9,7 +9,6 @@ import polars as pl
 
 from assay.core.errors import UsageError
 from assay.core.metrics import evaluate, mean
-from assay.core.results import labels
 from assay.core.stats.ranks import average_ranks, friedman
 from assay.core.table import Chart, Table
 
@@ -104,9 +103,7 @@ def variance(runs: Runs, *, score: str = "squared_error") -> Table:
 
 
 def _records(runs: Runs, score: str) -> pl.DataFrame:
-    names = labels(list(runs))
-    parts = [run.records.with_columns(pl.lit(n).alias("system")) for n, run in zip(names, runs, strict=True)]
-    frame = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+    frame = runs.labelled()
     if score not in frame.columns or not frame[score].dtype.is_numeric():
         raise UsageError(f"There is no score {score!r} in these runs; squared_error, abs_error, nll, say.")
     # A task that does not have the score would count as a failure on every problem.

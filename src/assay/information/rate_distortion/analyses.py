@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from assay.core.errors import UsageError
-from assay.core.results import labels
 from assay.core.table import Chart, Table
 from assay.information.rate_distortion.curves import convert_distortion, convert_rate, lower_envelope
 
@@ -145,14 +144,8 @@ def slopes(runs: Runs) -> Table:
 
 
 def _points(runs: Runs) -> pl.DataFrame:
-    parts = []
-    for name, run in zip(labels(list(runs)), runs, strict=True):
-        rows = run.rows("curves")
-        if rows.height:
-            groups = run.samples.select("sample", "source")
-            joined = rows if "source" in rows.columns else rows.join(groups, on="sample")
-            parts.append(joined.with_columns(pl.lit(name).alias("system")))
-    if not parts:
+    frame = runs.labelled(rows=True)
+    if frame.is_empty():
         raise UsageError("These runs hold no curves; see their errors with `assay report`.")
     numbers = ("true_rate", "true_half_mse", "rate_error", "lagrangian_gap", "se_rate", "rate_knn")
-    return pl.concat(parts, how="diagonal_relaxed").with_columns(pl.col(numbers).cast(pl.Float64))
+    return frame.with_columns(pl.col(numbers).cast(pl.Float64))

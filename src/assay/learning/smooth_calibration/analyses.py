@@ -92,14 +92,9 @@ def trend(runs: Runs, *, score: str = "smce") -> Table:
 
 def trace(runs: Runs, *, score: str = "smce", data: str | None = None) -> Table:
     """A score against the stage of training, mean over splits, train and test."""
-    parts = []
-    for name, run in zip(labels(list(runs)), runs, strict=True):
-        rows = run.all_rows()
-        if rows.height:
-            parts.append(rows.with_columns(pl.lit(name).alias("system")))
-    if not parts:
+    frame = runs.labelled(rows=True)
+    if frame.is_empty():
         raise UsageError("These runs hold no traces.")
-    frame = pl.concat(parts, how="diagonal_relaxed")
     _known(frame, score)
     if data is not None:
         frame = frame.filter(pl.col("data") == data)
@@ -225,11 +220,7 @@ def witness(runs: Runs, *, data: str | None = None, n: int | None = None) -> Tab
 
 
 def _records(runs: Runs) -> pl.DataFrame:
-    names = labels(list(runs))
-    parts = [run.records.with_columns(pl.lit(name).alias("system")) for name, run in zip(names, runs, strict=True)]
-    if not parts:
-        raise UsageError("No run was given.")
-    frame = pl.concat(parts, how="diagonal_relaxed")
+    frame = runs.labelled()
     if "excess" not in frame.columns:
         raise UsageError("No trial of these runs finished; see their errors with `assay report`.")
     return frame

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 
 from assay.core.errors import UsageError
-from assay.core.results import labels
 from assay.core.table import Chart, Table
 from assay.training.minto.evaluation import aggregate, relative_gain
 
@@ -135,24 +134,14 @@ def _scores(part: pl.DataFrame) -> np.ndarray:
 
 
 def _records(runs: Runs) -> pl.DataFrame:
-    names = labels(list(runs))
-    parts = [run.records.with_columns(pl.lit(n).alias("system")) for n, run in zip(names, runs, strict=True)]
-    frame = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+    frame = runs.labelled()
     if "auc_normalised" not in frame.columns:
         raise UsageError("No training of these runs finished; see their errors with `assay report`.")
     return frame
 
 
 def _rows(runs: Runs) -> pl.DataFrame:
-    parts = []
-    for name, run in zip(labels(list(runs)), runs, strict=True):
-        for task in sorted(set(run.samples["task"].to_list())):
-            rows = run.rows(task)
-            if rows.height:
-                groups = run.samples.filter(pl.col("task") == task).select("sample", *CELL)
-                missing = [c for c in CELL if c not in rows.columns]
-                joined = rows.join(groups.select("sample", *missing), on="sample") if missing else rows
-                parts.append(joined.with_columns(pl.lit(name).alias("system")))
-    if not parts:
+    frame = runs.labelled(rows=True)
+    if frame.is_empty():
         raise UsageError("These runs hold no curves.")
-    return pl.concat(parts, how="diagonal_relaxed")
+    return frame

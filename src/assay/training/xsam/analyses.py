@@ -9,7 +9,6 @@ import polars as pl
 
 from assay.core.errors import UsageError
 from assay.core.metrics import evaluate, mean
-from assay.core.results import labels
 from assay.core.stats.paired import holm
 from assay.core.table import Chart, Table
 
@@ -134,23 +133,14 @@ def curves(runs: Runs, *, score: str = "test_accuracy") -> Table:
 
 
 def _records(runs: Runs) -> pl.DataFrame:
-    names = labels(list(runs))
-    parts = [run.records.with_columns(pl.lit(n).alias("system")) for n, run in zip(names, runs, strict=True)]
-    frame = pl.concat(parts, how="diagonal_relaxed") if parts else pl.DataFrame()
+    frame = runs.labelled()
     if "last5_mean" not in frame.columns:
         raise UsageError("No training of these runs finished; see their errors with `assay report`.")
     return frame
 
 
 def _rows(runs: Runs) -> pl.DataFrame:
-    parts = []
-    for name, run in zip(labels(list(runs)), runs, strict=True):
-        rows = run.rows("training")
-        if rows.height:
-            groups = run.samples.select("sample", *CELL)
-            missing = [c for c in CELL if c not in rows.columns]
-            joined = rows.join(groups.select("sample", *missing), on="sample") if missing else rows
-            parts.append(joined.with_columns(pl.lit(name).alias("system")))
-    if not parts:
+    frame = runs.labelled(rows=True)
+    if frame.is_empty():
         raise UsageError("These runs hold no epochs.")
-    return pl.concat(parts, how="diagonal_relaxed").with_columns(pl.col("alpha", "psi").cast(pl.Float64))
+    return frame.with_columns(pl.col("alpha", "psi").cast(pl.Float64))
