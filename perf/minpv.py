@@ -19,6 +19,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np  # noqa: E402
+import readme  # noqa: E402
 import torch  # noqa: E402
 
 import assay.information.minpv as room  # noqa: E402
@@ -29,7 +30,6 @@ from assay.information.minpv.optimum import FIT_NODES  # noqa: E402
 from assay.nn import seeded  # noqa: E402
 
 README = Path(room.__file__).with_name("README.md")
-BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 EVALUATION_AIM, FIT_AIM, STEP_AIM = 5.0, 2.0, 2.0
 D, POINTS, BATCH, STEPS = 10, 5000, 256, 40
 BRIDGE = room.Bridge()
@@ -190,9 +190,7 @@ def main() -> None:
     text = "\n".join(lines) + "\n"
     print(text)
     if arguments.readme:
-        whole = README.read_text(encoding="utf-8")
-        before, rest = whole.split(BEGIN, 1)
-        README.write_text(before + BEGIN + text + END + rest.split(END, 1)[1], encoding="utf-8")
+        readme.put(README, text)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import gymnasium  # noqa: E402
 import numpy as np  # noqa: E402
+import readme  # noqa: E402
 import stable_baselines3  # noqa: E402
 import torch  # noqa: E402
 
@@ -29,7 +30,6 @@ from assay.training.minto.batched import BatchedDQN, train_batched  # noqa: E402
 from assay.training.minto.settings import Recipe, Variant  # noqa: E402
 
 README = Path(room.__file__).with_name("README.md")
-BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 SPEED_AIM, MLP_AIM, CNN_AIM = 10.0, 1.25, 1.10
 SEEDS = (1, 16, 64)
 LEARNED = Recipe(
@@ -169,8 +169,7 @@ def main() -> int:
     text = "\n".join(lines) + "\n"
     print(text)
     if options.readme:
-        before, _, rest = README.read_text(encoding="utf-8").partition(BEGIN)
-        README.write_text(before + BEGIN + text + END + rest.partition(END)[2], encoding="utf-8")
+        readme.put(README, text)
     checks = [speed >= SPEED_AIM, cnn <= CNN_AIM, abs(gap) <= half, *(v <= MLP_AIM for v in extra.values())]
     return 0 if all(checks) else 1
 

@@ -20,6 +20,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np  # noqa: E402
+import readme  # noqa: E402
 import torch  # noqa: E402
 from dit.rate_distortion.blahut_arimoto import blahut_arimoto as dit_blahut_arimoto  # noqa: E402
 
@@ -27,7 +28,6 @@ import assay.information.rate_distortion as room  # noqa: E402
 from assay.information.rate_distortion.particles import equal_weights, half_squares, particle_gradient  # noqa: E402
 
 README = Path(room.__file__).with_name("README.md")
-BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 GAP, GRID_AIM, STEPS_AIM, NEAR = 1e-4, 20.0, 5.0, 0.01
 GRIDS = (("laplace", (-16.0, 16.0), 0.25), ("uniform", (0.0, 1.0), 0.01))
 FEW = 30
@@ -181,9 +181,7 @@ def main() -> int:
     lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."]
     print("\n".join(lines))
     if given.readme:
-        text = README.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        README.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        readme.put(README, "\n".join(lines) + "\n")
     return 0 if all(met for _, met in aims) else 1
 
 

@@ -22,6 +22,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np  # noqa: E402
+import readme  # noqa: E402
 
 import assay.learning.smooth_calibration as room  # noqa: E402
 from assay.learning.smooth_calibration import (  # noqa: E402
@@ -36,7 +37,6 @@ from assay.learning.smooth_calibration import (  # noqa: E402
 )
 
 README = Path(room.__file__).with_name("README.md")
-BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 DEFAULT = 1e-7
 """HiGHS's own feasibility tolerance."""
 AIM, LIMIT = 500.0, 0.5
@@ -146,10 +146,7 @@ def main() -> int:
     text = "\n".join([*lines, "", note, aims]) + "\n"
     print("\n" + text)
     if given.readme:
-        whole = README.read_text(encoding="utf-8")
-        before, _, rest = whole.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        README.write_text(before + BEGIN + text + END + after, encoding="utf-8")
+        readme.put(README, text)
     return 1 if missed else 0
 
 

@@ -21,6 +21,7 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 import pytorch_optimizer  # noqa: E402
+import readme  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
@@ -29,7 +30,6 @@ from assay.training.xsam import methods  # noqa: E402
 from assay.training.xsam.plane import coefficients, grid  # noqa: E402
 
 README = Path(room.__file__).with_name("README.md")
-BEGIN, END = "<!-- perf -->\n", "<!-- /perf -->\n"
 SGD = {"lr": 1e-6, "momentum": 0.9, "weight_decay": 1e-3}
 STEP_AIM, OWN_AIM, SEARCH_AIM, EPOCH_AIM = 1.5, 3.0, 0.6, 1.03
 
@@ -163,9 +163,7 @@ def main() -> int:
     lines += ["", f"Load of the machine at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores."]
     print("\n".join(lines[6:]))
     if given.readme:
-        text = README.read_text(encoding="utf-8")
-        before, rest = text.split(BEGIN)
-        README.write_text(before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1], encoding="utf-8")
+        readme.put(README, "\n".join(lines) + "\n")
     return 0 if all(met for _, met in aims) else 1
 
 
