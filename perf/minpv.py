@@ -13,7 +13,9 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any, Literal
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
@@ -48,12 +50,13 @@ def best(call: Callable[[], object], times: int = 2) -> float:
 def fits() -> list[str]:
     """Path fits against the exact optimum."""
     lines = []
-    for kind in ("affine", "spherical"):
+    kinds: tuple[Literal["affine", "spherical"], ...] = ("affine", "spherical")
+    for kind in kinds:
         for d, x0, x1, cross, bridge in ((2, 2, 2, 0, BRIDGE), (160, 160, 160, 0, BRIDGE),
                                          (40, 40, 90, 10, room.Bridge(0.1, 0.001))):  # fmt: skip
             moments = room.Moments(d, x0, x1, cross)
             made = room.fit_path(moments, bridge, constraint=kind)
-            seconds = best(lambda: room.fit_path(moments, bridge, constraint=kind), 2)  # noqa: B023
+            seconds = best(partial(room.fit_path, moments, bridge, constraint=kind), 2)
             v, least = (
                 float(room.path_variance(path, moments, bridge, limits=(0.0, 1.0)))
                 for path in (made, room.optimal_path(moments, bridge, constraint=kind))
@@ -105,6 +108,12 @@ def evaluation() -> str:
     )
 
 
+def trained(x0: torch.Tensor, x1: torch.Tensor, path: Any, recipe: room.Recipe) -> None:
+    """A network trained along a path that stands."""
+    with seeded(0) as generator:
+        room.train_scores(x0, x1, path, BRIDGE, recipe, generator)
+
+
 def training() -> list[str]:
     """Steps a second of the joint scheme and of assay's, same network and batch."""
     rng = np.random.default_rng(0)
@@ -138,13 +147,8 @@ def training() -> list[str]:
 
         path = room.fit_path(moments, BRIDGE, components=2)
 
-        def ours(
-            x0: torch.Tensor = x0, x1: torch.Tensor = x1, width: int = width, path: room.KumaraswamyPath = path
-        ) -> None:  # pyright: ignore[reportGeneralTypeIssues]
-            recipe = room.Recipe(steps=STEPS, batch_size=BATCH, width=width)
-            with seeded(0) as generator:
-                room.train_scores(x0, x1, path, BRIDGE, recipe, generator)
-
+        recipe = room.Recipe(steps=STEPS, batch_size=BATCH, width=width)
+        ours = partial(trained, x0, x1, path, recipe)
         slow, quick = [], []
         for _ in range(2):
             slow.append(best(joint, 1))

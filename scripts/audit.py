@@ -80,7 +80,7 @@ def unmet() -> list[str]:
 
 def main() -> int:
     """Look, and say what was found."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--advisories", type=Path, help="folder of OSV records")
     parser.add_argument("--lock", type=Path, action="append", help="lock; repeatable (default: all in requirements)")
     parser.add_argument("--no-installed", action="store_true", help="leave out pip check")

@@ -74,7 +74,7 @@ def write(path: Path, pins: dict[str, tuple[str, str, set[str]]]) -> None:
 
 def main() -> None:
     """Write the locks named."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("names", nargs="+")
     parser.add_argument("--torch-from-index", action="store_true", help="torch with its needs, from the index alone")
     arguments = parser.parse_args()
