@@ -259,6 +259,39 @@ def test_a_driver_that_is_killed_or_interrupted_resumes_without_loss(three, tmp_
     assert sum(executed.values()) < 300 + 4 * 40, "what is done again is what was in flight"
 
 
+@pytest.mark.slow
+@in_a_namespace
+def test_a_lost_head_ends_the_run_and_another_cluster_goes_on_with_it(tmp_path):
+    """The head keeps the list of nodes: with it the cluster is gone, but not what was done.
+
+    The run cannot end before the head is missed.
+    """
+    log, gate, folder = tmp_path / "log", tmp_path / "gate", tmp_path / "run"
+    spec = {
+        "benchmark": "toy_spread",
+        "system": "method:doubler",
+        "options": {"n": 100, "log": str(log), "pause": 0.1, "gate": str(gate)},
+    }
+    with Cluster() as cluster:
+        cluster.add_node(2)
+        driver = cluster.drive(folder, spec)
+        try:
+            wait_for(lambda: count_trials(log) > 60, process=driver)
+            cluster.kill_head()
+            driver.communicate(timeout=180)
+        finally:
+            if driver.poll() is None:
+                end_tree(driver)
+    gate.touch()
+    done = len(Run(folder).records)
+    assert 0 < done < 200
+    with Cluster() as cluster:
+        cluster.add_node(2)
+        found = cluster.run(folder, spec)
+    assert found == {"status": "finished", "done": 200, "statuses": {"ok": 200}}
+    same(tmp_path, folder, "toy_spread", {"n": 100})
+
+
 def count_trials(log: Path) -> int:
     return sum(line.startswith("trial") for line in log.read_text().splitlines()) if log.exists() else 0
 

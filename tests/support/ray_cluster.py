@@ -6,6 +6,7 @@ process id; `ray stop` would end other people's clusters too.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -142,6 +143,15 @@ class Cluster:
             node.wait(20)
         except subprocess.TimeoutExpired:
             end_tree(node)
+
+    def kill_head(self) -> None:
+        """Kill everything of the head at once: a machine that is gone."""
+        below = descendants(self.head)
+        self.head.kill()
+        self.head.wait()
+        for process in below:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
 
     def log(self) -> str:
         """What `ray start` printed."""
