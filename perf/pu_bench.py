@@ -185,7 +185,8 @@ def plain_net(name: str, shape: tuple[int, ...]) -> Any:
         layer for block in made.blocks for layer in (block if isinstance(block, torch.nn.Sequential) else [block])
     ]
     layers = [torch.nn.Dropout(layer.cut / 65536) if isinstance(layer, Dropout) else layer for layer in layers]
-    return torch.nn.Sequential(*layers, made.head, torch.nn.Flatten(0)).to(memory_format=torch.contiguous_format)
+    net: Any = torch.nn.Sequential(*layers, made.head, torch.nn.Flatten(0))
+    return net.to(memory_format=torch.contiguous_format)
 
 
 def our_epoch(name: str, x: torch.Tensor, labelled: torch.Tensor, batch: int) -> Any:

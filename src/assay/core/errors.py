@@ -36,7 +36,7 @@ class DataFaults(DataError):
     """Several faults of one file, for readers that go on after the first; ``faults`` holds a sentence each."""
 
     def __init__(self, faults: Iterable[str]) -> None:
-        self.faults: tuple[str, ...] = tuple(faults)
+        self.faults = list(faults)
         more = f" ({len(self.faults) - 1} more faults)" if len(self.faults) > 1 else ""
         super().__init__(f"{self.faults[0]}{more}")
 

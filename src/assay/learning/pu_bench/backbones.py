@@ -192,7 +192,8 @@ def backbone(kind: Any, shape: Sequence[int], *, outputs: int = 1, prior: float 
         if len(shape) != 3 or tuple(shape[1:]) != (side, side):
             raise BadInput(f"net={name!r} takes rows of shape (channels, {side}, {side}); these are {tuple(shape)}.")
         # Channels last: the same sums, and convolutions on a CPU take less time.
-        return BACKBONES[name](shape[0], outputs, prior).to(memory_format=torch.channels_last)
+        net: Any = BACKBONES[name](shape[0], outputs, prior)
+        return net.to(memory_format=torch.channels_last)
     return BACKBONES[name](math.prod(shape), outputs, prior)
 
 

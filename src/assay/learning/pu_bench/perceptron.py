@@ -36,7 +36,7 @@ def layers_of(net: nn.Module) -> list[Layer] | None:
             found.append(Layer(module))
         elif kind is nn.ReLU and last and last.dropout is None:
             last.rectified = True
-        elif kind is Dropout and last and last.rectified and last.dropout is None:
+        elif type(module) is Dropout and last and last.rectified and last.dropout is None:
             last.dropout = module
         elif kind is not nn.Flatten or last:
             return None

@@ -86,7 +86,7 @@ class Recommender:
         """(method, score to expect) for positive-unlabelled rows, the best first."""
         found = dataset_statistics(X, s, modality)
         expected = self.expected([found[name] for name in STATISTICS])
-        return [(self.methods[at], float(expected[at])) for at in np.argsort(-expected, kind="stable")]
+        return [(self.methods[int(at)], float(expected[at])) for at in np.argsort(-expected, kind="stable")]
 
 
 def recommend(runs: Runs, *, metric: str = "accuracy", data: str | None = None, neighbours: int = 5) -> Table:

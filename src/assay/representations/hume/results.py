@@ -77,7 +77,7 @@ def read_result(path: Path | str) -> dict[str, dict[str, Any]]:
     task = found.get("task_name")
     if not isinstance(task, str):
         raise DataError(f"{path}: field 'task_name' is {task!r}, and must be the name of a task.")
-    by_pair: dict[str, list[dict[str, Any]]] = {}
+    by_pair: dict[str, list[Mapping[str, Any]]] = {}
     for split in found["scores"]:
         for entry in require(found["scores"], split, list, f"{path}, scores"):
             if not isinstance(entry, Mapping):

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg.blas import dtrmm
+from scipy.linalg.blas import dtrmm  # pyright: ignore[reportAttributeAccessIssue]
 
 from assay.core.errors import DataError
 
