@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import socket
@@ -17,6 +18,8 @@ from torch import nn
 from assay.core.errors import UsageError
 from assay.training import xsam as room
 
+# What a plain closure needs beside the name.
+OWN = {"esam": {"gamma": 1.0}, "msam": {"momentum": 0.9}}
 BASES = [torch.optim.SGD, torch.optim.AdamW]
 
 
@@ -51,7 +54,7 @@ def vector(net):
 def test_running_statistics_are_those_of_one_pass(name, momentum):
     norm = nn.BatchNorm1d(8, momentum=momentum)
     net, x, y = made(0, norm)
-    opt = room.make_optimiser(name, net.parameters(), lr=0.1, model=net)
+    opt = room.make_optimiser(name, net.parameters(), lr=0.1, model=net, **OWN.get(name, {}))
     alone, _, _ = made(0, nn.BatchNorm1d(8, momentum=momentum))
     alone(x)
     opt.step(*closures(opt, net, x, y))
@@ -112,7 +115,7 @@ def test_a_gradient_scaler_changes_nothing_but_the_scale(name):
     for scale in (None, 2.0**12):
         net, x, y = made()
         torch.manual_seed(0)
-        opt = room.make_optimiser(name, net.parameters(), lr=0.1, momentum=0.9, rho=0.2)
+        opt = room.make_optimiser(name, net.parameters(), rho=0.2, **{"lr": 0.1, "momentum": 0.9, **OWN.get(name, {})})
         scaler = torch.amp.GradScaler("cpu", init_scale=scale or 1.0, enabled=scale is not None)
         for _ in range(3):
 
@@ -433,7 +436,7 @@ def test_looksam_ascends_every_few_steps_only_and_takes_closures_alone_between()
 
 def test_methods_of_one_step_refuse_more():
     w = nn.Parameter(torch.ones(2))
-    for name in ("gsam", "wsam", "looksam", "friendly_sam", "gradient_norm_penalty", "random_sam"):
+    for name in ("gsam", "wsam", "looksam", "friendly_sam", "gradient_norm_penalty", "random_sam", "esam", "msam"):
         with pytest.raises(ValueError, match="one ascent step"):
             room.make_optimiser(name, [w], lr=0.1, ascent_steps=2)
     with pytest.raises(UsageError, match="did you mean"):
@@ -484,7 +487,10 @@ def test_the_trainer_of_transformers_is_led_through_all_passes():
         def _prepare_inputs(self, inputs):
             return inputs
 
-        def compute_loss(self, model, inputs):
+        def compute_loss_context_manager(self):
+            return contextlib.nullcontext()
+
+        def compute_loss(self, model, inputs, num_items_in_batch=None):
             return nn.functional.cross_entropy(model(inputs.pop("x")), inputs.pop("y"))
 
         def training_step(self, model, inputs, num_items_in_batch=None):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from assay.training.xsam.benchmark import XSAMBenchmark
     from assay.training.xsam.callbacks import lightning_callback, sharpness_aware_trainer
     from assay.training.xsam.data import make_split
+    from assay.training.xsam.efficient import ESAM, MSAM
     from assay.training.xsam.engine import SharpnessAware, average_gradients
     from assay.training.xsam.freezing import frozen_statistics
     from assay.training.xsam.landscape import Plane, save_history, search_plane, surface, surface_chart
@@ -40,11 +41,13 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ASAM": "baselines",
+    "ESAM": "efficient",
     "FriendlySAM": "baselines",
     "GSAM": "baselines",
     "GradientNormPenalty": "baselines",
     "LookSAM": "baselines",
     "METHODS": "methods",
+    "MSAM": "efficient",
     "NETWORKS": "networks",
     "OPTIMISERS": "baselines",
     "Plane": "landscape",
@@ -79,8 +82,10 @@ _HOMES = {
 
 __all__ = [
     "ASAM",
+    "ESAM",
     "GSAM",
     "METHODS",
+    "MSAM",
     "NETWORKS",
     "OPTIMISERS",
     "SAM",

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from assay.core.errors import UsageError, unknown_name
+from assay.training.xsam.efficient import ESAM, MSAM
 from assay.training.xsam.engine import Closure, Part, SharpnessAware, UsageValueError, dot, norm
 from assay.training.xsam.optimiser import XSAM
 
@@ -313,6 +314,8 @@ OPTIMISERS: dict[str, type[SharpnessAware]] = {
     "wsam": WSAM,
     "gradient_norm_penalty": GradientNormPenalty,
     "looksam": LookSAM,
+    "esam": ESAM,
+    "msam": MSAM,
     "friendly_sam": FriendlySAM,
     "random_sam": RandomSAM,
 }

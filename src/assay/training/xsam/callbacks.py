@@ -45,25 +45,32 @@ def sharpness_aware_trainer(base: type[Any]) -> type[Any]:
     class SharpnessAwareTrainer(base):
         _epoch_seen: int | None = None
 
-        def training_step(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> torch.Tensor:
             optimizer = unwrapped(self.optimizer)
             if not isinstance(optimizer, SharpnessAware):
-                return super().training_step(model, inputs, *args, **kwargs)
+                return super().training_step(model, inputs, num_items_in_batch)
             if self.args.gradient_accumulation_steps != 1:
                 raise UsageError("gradient_accumulation_steps must be 1 with a sharpness-aware optimiser.")
-            epoch = int(self.state.epoch or 0)
-            if isinstance(optimizer, XSAM) and epoch != self._epoch_seen:
+            if optimizer.by_row:
+                raise UsageError("The Trainer knows no losses of rows, which ESAM compares; give it gamma=1.")
+            epoch = self.state.epoch or 0.0
+            # A training resumed within an epoch has searched in it, and the optimiser's state says so.
+            resumed = self._epoch_seen is None and epoch % 1 > 0
+            if isinstance(optimizer, XSAM) and int(epoch) != self._epoch_seen and not resumed:
                 optimizer.new_epoch()
-            self._epoch_seen = epoch
+            self._epoch_seen = int(epoch)
             compute = super().training_step
 
             def closure() -> torch.Tensor:
                 optimizer.zero_grad()
                 # The Trainer consumes its inputs: each pass is given a fresh dictionary.
-                return compute(model, dict(inputs), *args, **kwargs)
+                return compute(model, dict(inputs), num_items_in_batch)
 
             def forward() -> torch.Tensor:
-                return self.compute_loss(model, self._prepare_inputs(dict(inputs)))
+                with self.compute_loss_context_manager():
+                    given = self._prepare_inputs(dict(inputs))
+                    loss = self.compute_loss(model, given, num_items_in_batch=num_items_in_batch)
+                return loss.mean()
 
             return optimizer.gradient(closure, forward)
 

@@ -138,6 +138,7 @@ class SharpnessAware(Optimizer):
     """
 
     one_step_only = False
+    by_row = False
     swap_on = ("cpu",)
 
     def __init__(
@@ -368,17 +369,20 @@ class SharpnessAware(Optimizer):
             for p in params:
                 if p.grad.is_sparse:
                     raise UsageError("Sparse gradients have no place on a sphere of all weights; use dense ones.")
-            if not params:
-                continue
-            # Pointing at a second buffer saves two copies of all weights. On accelerators those are cheap, and
-            # captured graphs hold on to addresses.
-            swapped = all(p.device.type in self.swap_on for p in params)
-            buffers = [self._buffer(p) for p in params]
-            weights = [p.detach() for p in params]
-            if not swapped:
-                torch._foreach_copy_(buffers, weights)
-            home, away = (weights, buffers) if swapped else (buffers, weights)
-            self._parts.append(Part(group, params, home, away, swapped))
+            if params:
+                self._park(group, params)
+
+    def _park(self, group: dict[str, Any], params: list[Tensor]) -> Part:
+        # Pointing at a second buffer saves two copies of all weights. On accelerators those are cheap, and
+        # captured graphs hold on to addresses.
+        swapped = all(p.device.type in self.swap_on for p in params)
+        buffers = [self._buffer(p) for p in params]
+        weights = [p.detach() for p in params]
+        if not swapped:
+            torch._foreach_copy_(buffers, weights)
+        home, away = (weights, buffers) if swapped else (buffers, weights)
+        self._parts.append(Part(group, params, home, away, swapped))
+        return self._parts[-1]
 
     def _buffer(self, p: Tensor) -> Tensor:
         kept = self._buffers.get(p)

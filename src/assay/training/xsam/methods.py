@@ -120,6 +120,16 @@ def looksam(rho: float = 0.15, every: int = 5, looksam_alpha: float = 0.7, base:
     return Method("looksam", base, {"rho": rho, "every": every, "looksam_alpha": looksam_alpha})
 
 
+def esam(rho: float = 0.15, beta: float = 0.6, gamma: float = 0.5, base: BaseName = "sgd") -> Method:
+    """SAM that ascends in some tensors and descends on some rows."""
+    return Method("esam", base, {"rho": rho, "beta": beta, "gamma": gamma})
+
+
+def msam(rho: float = 0.3, base: BaseName = "sgd") -> Method:
+    """Momentum-SAM: one pass an iteration, at a point moved against the momentum."""
+    return Method("msam", base, {"rho": rho})
+
+
 def friendly_sam(rho: float = 0.15, sigma: float = 1.0, decay: float = 0.9, base: BaseName = "sgd") -> Method:
     """Ascent along the batch's own noise."""
     return Method("friendly_sam", base, {"rho": rho, "sigma": sigma, "decay": decay})
@@ -146,6 +156,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "wsam": wsam,
     "gradient_norm_penalty": gradient_norm_penalty,
     "looksam": looksam,
+    "esam": esam,
+    "msam": msam,
     "friendly_sam": friendly_sam,
     "random_sam": random_sam,
     "pytorch_optimizer_sam": pytorch_optimizer_sam,

@@ -147,9 +147,10 @@ def train_classifier(
 
 def _epoch(
     net: nn.Module, opt: Any, x: Tensor, y: Tensor, size: int, recipe: Recipe, generator: torch.Generator
-) -> tuple[float, int, int, int]:
+) -> tuple[float, int, int, float]:
     net.train()
-    passes = 0
+    passes: float = 0
+    opt_by_row = isinstance(opt, SharpnessAware) and opt.by_row
     total, right = torch.zeros((), device=x.device), torch.zeros((), dtype=torch.long, device=x.device)
     seen = 0
     for index in batches(len(x), size, generator, drop_last=True):
@@ -157,21 +158,27 @@ def _epoch(
         inputs, target = _augmented(x[index], recipe, generator), y[index]
         logged: list[tuple[Tensor, Tensor]] = []
 
-        def compute(inputs: Tensor = inputs, target: Tensor = target, logged: list = logged) -> Tensor:
+        def compute(
+            rows: Tensor | None = None, inputs: Tensor = inputs, target: Tensor = target, logged: list = logged
+        ) -> Tensor:
+            if rows is not None:
+                inputs, target = inputs[rows], target[rows]
             logits = net(inputs)
-            loss = nn.functional.cross_entropy(logits, target)
+            losses = nn.functional.cross_entropy(logits, target, reduction="none" if opt_by_row else "mean")
             if not logged:
-                # The first pass alone is at the weights themselves.
-                logged.append((loss.detach(), (logits.detach().argmax(1) == target).sum()))
-            return loss
+                # The first pass alone is at the weights themselves (momentum-SAM has none there).
+                logged.append((losses.detach().mean(), (logits.detach().argmax(1) == target).sum()))
+            return losses
 
-        def closure(compute: Callable[[], Tensor] = compute) -> Tensor:
+        def closure(
+            rows: Tensor | None = None, compute: Callable[..., Tensor] = compute, n: int = len(index)
+        ) -> Tensor:
             nonlocal passes
-            passes += 1
+            passes += 1 if rows is None else len(rows) / n
             opt.zero_grad()
-            loss = compute()
-            loss.backward()
-            return loss
+            losses = compute(rows)
+            (losses.mean() if opt_by_row else losses).backward()
+            return losses
 
         if isinstance(opt, SharpnessAware):
             opt.step(closure, compute)
