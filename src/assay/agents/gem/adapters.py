@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from assay.agents.gem.env import Env, EnvError
 from assay.agents.gem.episodes import built
@@ -22,8 +22,8 @@ def _shown(env: str) -> Env:
 
 
 def prompts(env: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """Rows of a training set: ``prompt`` (messages), ``env``, ``seed``; and for verl ``data_source``, ``reward_model``,
-    ``extra_info``. ``datasets.Dataset.from_list`` takes them."""
+    """Rows of a training set: ``prompt`` (messages), ``env``, ``seed``; for verl ``data_source``, ``reward_model`` and
+    ``extra_info``, for OpenRLHF ``label``, for verifiers ``info``. ``datasets.Dataset.from_list`` takes them."""
     rows = []
     with _shown(env) as made:
         for seed in seeds:
@@ -36,6 +36,8 @@ def prompts(env: str, seeds: Sequence[int]) -> list[dict[str, Any]]:
                     "data_source": env,
                     "reward_model": {"style": "rule", "ground_truth": ""},
                     "extra_info": {"env": env, "seed": seed},
+                    "label": f"{env}#{seed}",
+                    "info": {"env": env, "seed": seed},
                 }
             )
     return rows
@@ -53,7 +55,9 @@ def one_turn(env: str, seed: int, reply: str) -> tuple[float, dict[str, Any]]:
         made.reset(seed)
         _, reward, terminated, truncated, info = made.step(reply)
         if not terminated and not truncated:
-            raise EnvError(f"{env} goes on after the first turn; use TinkerEnv, OpenRLHFAgent or VerifiersRollout.")
+            raise EnvError(
+                f"{env} goes on after the first turn; use TRLEnvironment, TinkerEnv, OpenRLHFAgent or VerifiersRollout."
+            )
         return float(reward), info
 
 
@@ -61,7 +65,7 @@ def trl_reward(
     prompts: Sequence[Any], completions: Sequence[Any], *, env: Sequence[str], seed: Sequence[int], **_: Any
 ) -> list[float]:
     """A reward function for TRL's ``GRPOTrainer(reward_funcs=trl_reward)``; the columns ``env`` and ``seed`` come from
-    `prompts`. For environments of one turn."""
+    `prompts`. For environments of one turn; `TRLEnvironment` has many."""
     if not len(completions) == len(env) == len(seed):
         raise EnvError(f"There are {len(completions)} completions, {len(env)} env and {len(seed)} seed; one each.")
     texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
@@ -71,46 +75,101 @@ def trl_reward(
 def verl_score(
     data_source: str, solution_str: str, ground_truth: Any = None, extra_info: Mapping[str, Any] | None = None, **_: Any
 ) -> float:
-    """verl's ``compute_score`` (``custom_reward_function.name=verl_score``). For environments of one turn."""
+    """verl's reward function: ``reward.custom_reward_function.path=pkg://assay.agents.gem.adapters`` and
+    ``name=verl_score``. For environments of one turn."""
     if extra_info is None or "seed" not in extra_info:
         raise EnvError("verl_score needs extra_info with env and seed; prompts() writes it.")
     return one_turn(str(extra_info.get("env", data_source)), int(extra_info["seed"]), solution_str)[0]
 
 
-class OpenRLHFAgent:
-    """OpenRLHF's agent instance: ``reset`` and ``step`` on dictionaries of states.
+class TRLEnvironment:
+    """Episodes of many turns for TRL: ``GRPOTrainer(environment_factory=TRLEnvironment)`` over rows of `prompts`.
 
-    ``states["label"]`` names the episode as ``env#seed``. Rewards are floats; where the framework wants tensors, they
-    are one ``torch.tensor`` away.
+    The model acts by calling the tool `act`; the sum of an episode's rewards is its reward. TRL calls an instance's
+    methods one after the other and uses it again for later episodes.
     """
+
+    def __init__(self) -> None:
+        self._env: Env | None = None
+        self._over, self._sum = True, 0.0
+
+    def reset(self, *, env: str, seed: int, **_: Any) -> None:
+        """Begin the episode that a row names; its first observation is the row's prompt."""
+        if self._env is not None:
+            self._env.close()
+        self._env = _shown(env)
+        self._env.reset(int(seed))
+        self._over, self._sum = False, 0.0
+
+    def act(self, action: str) -> str:
+        """Act in the environment, in the form that the task asks for.
+
+        Args:
+            action: What you do in this turn.
+
+        Returns:
+            What you see then.
+        """
+        if self._env is None or self._over:
+            raise EnvError("The episode is over; no further action counts.")
+        observation, reward, terminated, truncated, _ = self._env.step(action)
+        self._sum += float(reward)
+        self._over = terminated or truncated
+        return text_of(observation)
+
+    def get_reward(self) -> float:
+        """Sum of the rewards so far."""
+        return self._sum
+
+
+class OpenRLHFAgent:
+    """What OpenRLHF's agent instance does: ``reset`` and ``step`` on dictionaries of states.
+
+    ``states["label"]`` names the episode as ``env#seed``, as `prompts` does. OpenRLHF asks for a subclass of its own
+    base: ``class AgentInstance(OpenRLHFAgent, AgentInstanceBase): turn = ...``.
+
+    Attributes
+    ----------
+    turn
+        What stands between two actions of the model, ``{}`` being the observation: the end of its turn, the user's, and
+        the beginning of its next, in the model's chat template. The framework applies the template to the prompt alone.
+    """
+
+    turn: ClassVar[str] = "\n\n{}\n\n"
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.env: Env | None = None
+        self.total = 0.0
 
     async def reset(self, states: Mapping[str, Any], **_: Any) -> dict[str, Any]:
-        """First observation."""
+        """First observation: the prompt as the framework made it from the row, else what the environment shows."""
         name, mark, seed = str(states["label"]).rpartition("#")
         if not mark or not seed.isdecimal():
             raise EnvError(f"label is {states['label']!r}; it must be env#seed.")
         if self.env is not None:
             self.env.close()
-        self.env = await asyncio.to_thread(_shown, name)
+        self.env, self.total = await asyncio.to_thread(_shown, name), 0.0
         observation, _info = await asyncio.to_thread(self.env.reset, int(seed))
-        return {"observation": text_of(observation)}
+        return {"observation": states.get("observation") or text_of(observation)}
 
     async def step(self, states: Mapping[str, Any], **_: Any) -> dict[str, Any]:
-        """Act with ``states["action_text"]``."""
+        """Act with ``states["action_text"]``; ``scores`` is the sum of the rewards so far."""
+        import torch
+
         if self.env is None:
             raise EnvError("step was called before reset.")
         result = await asyncio.to_thread(self.env.step, str(states["action_text"]))
         observation, reward, terminated, truncated, info = result
+        self.total += float(reward)
+        if terminated or truncated:
+            self.env.close()
         return {
-            "rewards": reward,
-            "scores": reward,
-            "environment_feedback": text_of(observation),
+            "rewards": torch.tensor(float(reward)),
+            "scores": torch.tensor(self.total),
+            "environment_feedback": self.turn.replace("{}", text_of(observation)),
             "done": terminated or truncated,
             "sampling_params": states.get("sampling_params"),
-            "extra_logs": {"solved": float(bool(info.get("solved")))},
+            "extra_logs": {"solved": torch.tensor(float(bool(info.get("solved"))))},
         }
 
 
@@ -123,6 +182,7 @@ class StepResult:
     next_observation: Any
     next_stop_condition: Any
     metrics: dict[str, float] = field(default_factory=dict)
+    logs: dict[str, Any] = field(default_factory=dict)
 
 
 class TinkerEnv:
@@ -154,8 +214,8 @@ class TinkerEnv:
         self.messages = [{"role": "user", "content": text_of(observation)}]
         return self.render(self.messages), self.stop
 
-    async def step(self, action: Any) -> StepResult:
-        """Act."""
+    async def step(self, action: Any, *, extra: Any = None) -> StepResult:
+        """Act; ``extra``, how the sampling ended, changes nothing."""
         reply = self.read(action)
         observation, reward, terminated, truncated, info = await asyncio.to_thread(self.env.step, reply)
         self.messages += [{"role": "assistant", "content": reply}, {"role": "user", "content": text_of(observation)}]
@@ -208,40 +268,44 @@ class _Maker:
 
 
 class VerifiersRollout:
-    """What a ``verifiers.MultiTurnEnv`` asks of its subclass: ``setup_state``, ``env_response``, ``is_completed``.
+    """What a ``MultiTurnEnv`` of verifiers 0.1.9 to 0.1.14 asks of its subclass.
 
-    ``state["info"]`` holds ``env`` and ``seed``. The live environment stays outside the state, which frameworks copy
-    and print. `reward` is a reward function for a rubric.
+    ``class Games(VerifiersRollout, vf.MultiTurnEnv): pass``, over the rows of `prompts`; `reward` is a reward function
+    for its rubric. The live environment stays outside the state, which frameworks copy and print.
     """
 
-    def __init__(self) -> None:
-        self._live: dict[int, Env] = {}
-
-    async def setup_state(self, state: dict[str, Any], **_: Any) -> dict[str, Any]:
+    async def setup_state(self, state: dict[str, Any], **_: Any) -> None:
         """Begin the episode that the row names; its first observation is the row's prompt."""
         info = state["info"]
         env = await asyncio.to_thread(_shown, str(info["env"]))
         await asyncio.to_thread(env.reset, int(info["seed"]))
-        number = max(self._live, default=-1) + 1
-        self._live[number] = env
-        state |= {"episode": number, "rewards": [], "over": False}
-        return state
+        # Here and not in __init__, which is the framework's.
+        live: dict[int, Env] = self.__dict__.setdefault("_live", {})
+        number = max(live, default=-1) + 1
+        live[number] = env
+        state |= {"episode": number, "rewards": [], "solved": False}
 
-    async def env_response(self, messages: Sequence[Mapping[str, Any]], state: dict[str, Any], **_: Any) -> Any:
-        """Act with the last message; the observation as a message."""
-        env = self._live[state["episode"]]
-        result = await asyncio.to_thread(env.step, str(messages[-1]["content"]))
-        observation, reward, terminated, truncated, info = result
+    async def env_response(self, messages: Sequence[Any], state: dict[str, Any], **_: Any) -> list[dict[str, str]]:
+        """Act with the last message; the observation as a message, which ends the rollout with the episode."""
+        env: Env = self.__dict__["_live"][state["episode"]]
+        last = messages[-1]
+        reply = last["content"] if isinstance(last, Mapping) else last.content
+        observation, reward, terminated, truncated, info = await asyncio.to_thread(env.step, str(reply or ""))
         state["rewards"].append(float(reward))
         state["solved"] = bool(info.get("solved"))
+        answer = [{"role": "user", "content": text_of(observation)}]
         if terminated or truncated:
-            state["over"] = True
-            self._live.pop(state["episode"]).close()
-        return [{"role": "user", "content": text_of(observation)}]
+            state["final_env_response"] = answer
+        return answer
 
-    async def is_completed(self, messages: Sequence[Mapping[str, Any]], state: dict[str, Any], **_: Any) -> bool:
-        """Whether the episode is over."""
-        return bool(state.get("over"))
+    async def close_episode(self, state: Mapping[str, Any]) -> None:
+        """Let go of the environment, however the rollout ended."""
+        env = self.__dict__.get("_live", {}).pop(state.get("episode"), None)
+        if env is not None:
+            env.close()
+
+    # As the framework's own decorator marks what it calls at the end of a rollout.
+    close_episode.cleanup, close_episode.cleanup_priority = True, 0
 
     @staticmethod
     def reward(state: Mapping[str, Any], **_: Any) -> float:

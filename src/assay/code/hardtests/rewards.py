@@ -92,8 +92,9 @@ class CodeReward:
         return self.rewards(columns["pid"], completions)
 
     def compute_score(
-        self, data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None
-    ) -> float:
+        self, data_source: str, solution_str: str, ground_truth: str, extra_info: Mapping[str, Any] | None = None,
+        **_: Any,
+    ) -> float:  # fmt: skip
         """veRL: ``ground_truth`` is the problem's id, or the JSON text of a suite's row."""
         pid = ground_truth
         if ground_truth.lstrip().startswith("{"):
