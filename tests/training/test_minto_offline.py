@@ -61,6 +61,50 @@ def test_frames_are_stacked_and_never_across_the_end_of_an_episode(tmp_path):
         FrameReplay(tmp_path, 3)
 
 
+def test_cql_learns_from_frames_without_copying_them(tmp_path):
+    pytest.importorskip("sb3_contrib", reason="stable-baselines3 and sb3-contrib are not installed")
+    gymnasium = pytest.importorskip("gymnasium")
+    from assay.training.minto.offline import FrameBuffer, MintoCQL
+
+    class Pictures(gymnasium.Env):
+        def __init__(self, stack=4, actions=4):
+            self.observation_space = gymnasium.spaces.Box(0, 255, (stack, 84, 84), np.uint8)
+            self.action_space = gymnasium.spaces.Discrete(actions)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            return np.zeros(self.observation_space.shape, np.uint8), {}
+
+    def model(env, **more):
+        return MintoCQL(
+            "CnnPolicy", env, buffer_size=1, batch_size=4, seed=0, device="cpu", target_update_interval=2,
+            policy_kwargs={"features_extractor_kwargs": {"features_dim": 8}}, **more,
+        )  # fmt: skip
+
+    write_logs(tmp_path, [0, 0, 1, 0, 0, 0, 0, 0, 1, 0])
+    replay = FrameReplay(tmp_path, 3)
+    one, two = (model(Pictures()).fit(replay, 4) for _ in range(2))
+    assert isinstance(one.replay_buffer, FrameBuffer)
+    assert (one._n_updates, one.replay_buffer.size()) == (4, 9)
+    for a, b in zip(one.policy.parameters(), two.policy.parameters()):
+        assert torch.equal(a, b)
+    # What it draws is what the frames give, and what training on copies of them would see.
+    batch = one.replay_buffer._get_samples(np.array([1, 2, 3]))
+    wanted = replay.transitions(np.array([1, 2, 3]))
+    assert torch.equal(batch.observations, torch.from_numpy(wanted.obs))
+    assert torch.equal(batch.next_observations, torch.from_numpy(wanted.next_obs))
+    assert batch.actions.tolist() == [[1], [2], [3]]
+    assert batch.rewards.tolist() == [[1.0], [2.0], [3.0]]
+    assert batch.dones.tolist() == [[0.0], [1.0], [0.0]]
+    assert batch.dones.dtype == batch.rewards.dtype == torch.float32
+    with pytest.raises(UsageError, match="stacked to"):
+        model(Pictures(stack=2)).fit(replay, 1)
+    with pytest.raises(UsageError, match="go up to 3"):
+        model(Pictures(actions=3)).fit(replay, 1)
+    with pytest.raises(UsageError, match="n_steps=3"):
+        model(Pictures(), n_steps=3).fit(replay, 1)
+
+
 def test_d4rl_files_are_read_with_and_without_what_follows(tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is not installed")
     obs = np.arange(12, dtype=np.float32).reshape(6, 2)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from assay.training.minto.baselines import FRDQN, MaxminDQN
     from assay.training.minto.batched import BatchedDQN, train_batched
     from assay.training.minto.benchmark import Minto
+    from assay.training.minto.c51 import MintoC51
     from assay.training.minto.callbacks import BiasMeter, played
     from assay.training.minto.data import (
         FrameReplay,
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
     from assay.training.minto.evaluation import aggregate, area, human_normalised, relative_gain
     from assay.training.minto.iqn import MintoIQN
     from assay.training.minto.methods import METHODS
-    from assay.training.minto.offline import MintoContinuousCQL, MintoCQL, MintoIQL
+    from assay.training.minto.offline import FrameBuffer, MintoContinuousCQL, MintoCQL, MintoIQL
     from assay.training.minto.policies import ImpalaCNN, SimBaPolicy, SimBaV2Policy
     from assay.training.minto.presets import LUNAR_LANDER, atari, atari_env
     from assay.training.minto.settings import Curve, Recipe, Variant
+    from assay.training.minto.simbav2 import MintoSimBaV2, ReturnScale
     from assay.training.minto.tabular import (
         TabularMDP,
         gaussian_bias,
@@ -66,11 +68,13 @@ _HOMES = {
     "Curve": "settings",
     "ENVS": "envs",
     "FRDQN": "baselines",
+    "FrameBuffer": "offline",
     "FrameReplay": "data",
     "ImpalaCNN": "policies",
     "METHODS": "methods",
     "MaxminDQN": "baselines",
     "Minto": "benchmark",
+    "MintoC51": "c51",
     "MintoCQL": "offline",
     "MintoContinuousCQL": "offline",
     "LUNAR_LANDER": "presets",
@@ -79,10 +83,12 @@ _HOMES = {
     "MintoIQN": "iqn",
     "MintoQRDQN": "algorithms",
     "MintoSAC": "algorithms",
+    "MintoSimBaV2": "simbav2",
     "MintoTD3": "algorithms",
     "MintoTQC": "algorithms",
     "OPERATORS": "targets",
     "Recipe": "settings",
+    "ReturnScale": "simbav2",
     "SimBaPolicy": "policies",
     "SimBaV2Policy": "policies",
     "TabularMDP": "tabular",
@@ -136,10 +142,12 @@ __all__ = [
     "BatchedDQN",
     "BiasMeter",
     "Curve",
+    "FrameBuffer",
     "FrameReplay",
     "ImpalaCNN",
     "MaxminDQN",
     "Minto",
+    "MintoC51",
     "MintoCQL",
     "MintoContinuousCQL",
     "MintoDQN",
@@ -147,9 +155,11 @@ __all__ = [
     "MintoIQN",
     "MintoQRDQN",
     "MintoSAC",
+    "MintoSimBaV2",
     "MintoTD3",
     "MintoTQC",
     "Recipe",
+    "ReturnScale",
     "SimBaPolicy",
     "SimBaV2Policy",
     "TabularMDP",

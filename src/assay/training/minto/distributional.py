@@ -85,8 +85,15 @@ def quantile_huber(prediction: Array, target: Array, fraction: Array, kappa: flo
     return (weight * huber / kappa).mean(-1).sum(-1)
 
 
-def combine_categories(p_target: Array, p_online: Array, atoms: Array, op: str = "min") -> Array:
-    """Probabilities of shape (..., actions, atoms): of the network with the smaller mean (``min``), or a mixture."""
+def combine_categories(
+    p_target: Array, p_online: Array, atoms: Array, op: str = "min", *, use_online: Array | None = None
+) -> Array:
+    """Probabilities of shape (..., actions, atoms): of the network with the smaller mean (``min``), or a mixture.
+
+    ``random`` reads ``use_online``, shape (...): one network for all actions.
+    """
+    if op == "random":
+        return combine(p_target, p_online, op, use_online=None if use_online is None else use_online[..., None])
     if op not in ("min", "max"):
         return combine(p_target, p_online, op)
     xp = _module(p_target, p_online)
@@ -103,10 +110,12 @@ def categorical_target(
     terminated: Array,
     gamma: float | Array,
     op: str = "min",
+    *,
+    use_online: Array | None = None,
 ) -> Array:
     """Probabilities of the target on the fixed atoms, shape (..., atoms): kept by mean, then projected (C51)."""
     xp = _module(p_target, p_online)
-    kept = combine_categories(p_target, p_online, atoms, "target" if op == "double" else op)
+    kept = combine_categories(p_target, p_online, atoms, "target" if op == "double" else op, use_online=use_online)
     chooser = _detached(p_online) if op == "double" else kept
     best = _rows(xp, kept, (chooser * atoms).sum(-1).argmax(-1))
     moved = _discounted(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from assay.training.minto.data import Transitions
@@ -132,6 +132,11 @@ def sb3_iqn(bootstrap: str = "min", rule: str = "quantilewise", n_online: int = 
     return SB3Discrete("MintoIQN", options)
 
 
+def sb3_c51(bootstrap: str = "min", n_atoms: int = 51, v_min: float = -100.0, v_max: float = 100.0) -> SB3Discrete:
+    """`c51.MintoC51`; the atoms' default holds rewards within 1 under a discount of 0.99."""
+    return SB3Discrete("MintoC51", {"bootstrap": bootstrap, "n_atoms": n_atoms, "v_min": v_min, "v_max": v_max})
+
+
 def sac(bootstrap: str = "min", n_critics: int = 2, policy: str = "MlpPolicy") -> SB3Continuous:
     """`algorithms.MintoSAC`; ``policy=SimBaPolicy`` for SimBa's networks."""
     return SB3Continuous("MintoSAC", {"bootstrap": bootstrap, "n_critics": n_critics, "policy": policy})
@@ -145,6 +150,19 @@ def td3(bootstrap: str = "min", n_critics: int = 2) -> SB3Continuous:
 def tqc(bootstrap: str = "min", rule: str = "quantilewise") -> SB3Continuous:
     """`algorithms.MintoTQC`."""
     return SB3Continuous("MintoTQC", {"bootstrap": bootstrap, "rule": rule})
+
+
+def simbav2(
+    bootstrap: str = "min",
+    n_critics: int = 2,
+    critic_loss: Literal["cross_entropy", "squared"] = "cross_entropy",
+    scale_rewards: bool = True,
+) -> SB3Continuous:
+    """`simbav2.MintoSimBaV2`."""
+    options = {
+        "bootstrap": bootstrap, "n_critics": n_critics, "critic_loss": critic_loss, "scale_rewards": scale_rewards,
+    }  # fmt: skip
+    return SB3Continuous("MintoSimBaV2", options)
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -164,10 +182,13 @@ METHODS: dict[str, Callable[..., Any]] = {
     "sb3_dqn": sb3_dqn,
     "sb3_qrdqn": sb3_qrdqn,
     "sb3_iqn": sb3_iqn,
+    "sb3_c51": sb3_c51,
     "sac": partial(sac, bootstrap="target"),
     "minto_sac": sac,
     "td3": partial(td3, bootstrap="target"),
     "minto_td3": td3,
     "tqc": partial(tqc, bootstrap="target"),
     "minto_tqc": tqc,
+    "simbav2": partial(simbav2, bootstrap="target"),
+    "minto_simbav2": simbav2,
 }

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from stable_baselines3.common.buffers import BaseBuffer
 from stable_baselines3.common.torch_layers import create_mlp
+from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.utils import polyak_update
 from stable_baselines3.dqn.policies import DQNPolicy
 from torch import Tensor, nn
@@ -18,27 +20,72 @@ from torch.nn import functional
 from assay.core.errors import UsageError
 from assay.training.minto.algorithms import MintoDQN, MintoSAC, evaluating
 from assay.training.minto.baselines import PenalisedDQN
-from assay.training.minto.data import Transitions, fill_replay_buffer
+from assay.training.minto.data import FrameReplay, Transitions, fill_replay_buffer
 from assay.training.minto.targets import TargetError, combine, conservative_penalty, critic_target, require_finite
+
+
+class FrameBuffer(BaseBuffer):
+    """Frames of the DQN replay data set where stable-baselines3 expects a replay buffer; it takes in nothing.
+
+    Parameters
+    ----------
+    observation_space, action_space
+        Of the policy: pictures (stack, height, width), and more actions than any in the data.
+    seed
+        Of the draws; None = fresh.
+    """
+
+    def __init__(
+        self, replay: FrameReplay, observation_space: Any, action_space: Any, device: Any, *, seed: int | None = None
+    ) -> None:
+        super().__init__(len(replay.places), observation_space, action_space, device)
+        shape = (replay.stack, *replay.frames.shape[1:])
+        if observation_space.shape != shape or observation_space.dtype != np.uint8:
+            raise UsageError(
+                f"Frames are stacked to {shape} of uint8, the policy sees {observation_space.shape} of "
+                f"{observation_space.dtype}; give an environment of the same pictures."
+            )
+        if not 0 <= int(replay.action.min()) <= int(replay.action.max()) < action_space.n:
+            raise UsageError(f"Actions in the data go up to {replay.action.max()}, the policy has {action_space.n}.")
+        self.replay, self.full = replay, True
+        self.rng = np.random.default_rng(seed)
+
+    def sample(self, batch_size: int, env: Any = None) -> ReplayBufferSamples:
+        """A batch drawn with replacement."""
+        return self._get_samples(self.rng.choice(self.replay.places, batch_size), env)
+
+    def _get_samples(self, batch_inds: np.ndarray, env: Any = None) -> ReplayBufferSamples:
+        rows = self.replay.transitions(batch_inds)
+        obs: Any = self._normalize_obs(rows.obs, env)
+        after: Any = self._normalize_obs(rows.next_obs, env)
+        reward = self._normalize_reward(rows.reward[:, None], env)
+        action, done = rows.action[:, None].astype(np.int64), rows.terminated[:, None].astype(np.float32)
+        return ReplayBufferSamples(*map(self.to_torch, (obs, action, after, done, reward)))
 
 
 class _Offline:
     """Learning from recorded transitions."""
 
-    def fit(self, data: Transitions, updates: int, *, log_interval: int = 1000) -> Any:
+    def fit(self, data: Transitions | FrameReplay, updates: int, *, log_interval: int = 1000) -> Any:
         """Make so many updates on recorded transitions; target networks are copied by update instead of by step.
 
         Parameters
         ----------
         data
-            Fill the replay buffer; ``buffer_size`` must be large enough.
+            Transitions fill the replay buffer; ``buffer_size`` must be large enough. Frames take its place, and are
+            stacked when a batch is drawn (a replay buffer would hold every frame eight times).
         log_interval
             Updates between two lines of the log.
         """
         me: Any = self
         if updates < 1:
             raise UsageError(f"updates={updates} must be at least 1.")
-        fill_replay_buffer(me.replay_buffer, data)
+        if isinstance(data, FrameReplay):
+            if me.n_steps != 1:
+                raise UsageError(f"n_steps={me.n_steps} must be 1 with frames, which are drawn one step at a time.")
+            me.replay_buffer = FrameBuffer(data, me.observation_space, me.action_space, me.device, seed=me.seed)
+        else:
+            fill_replay_buffer(me.replay_buffer, data)
         me._setup_learn(updates, None, False, type(self).__name__, False)
         for update in range(1, updates + 1):
             me.num_timesteps += 1

@@ -147,28 +147,47 @@ class _Sphere(nn.Module):
         return functional.normalize(x + self.share(other - x), dim=-1)
 
 
-class HypersphericalNet(nn.Module):
-    """SimBaV2's trunk (Lee et al. 2025b): inputs with one more coordinate on the unit sphere, blocks, a scaled head.
+class SphericalTrunk(nn.Module):
+    """SimBaV2's trunk (Lee et al. 2025b): inputs with one more coordinate on the unit sphere, then blocks on it."""
 
-    The head answers logits over atoms; `mean` turns them into the expected value.
-    """
+    def __init__(self, inputs: int, width: int, blocks: int) -> None:
+        super().__init__()
+        root = math.sqrt(2 / width)
+        self.embed, self.scale = _Unit(inputs + 1, width), _Scale(width, root, root)
+        self.blocks = nn.Sequential(*(_Sphere(width, blocks) for _ in range(blocks)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (batch, width) of length 1."""
+        x = functional.normalize(torch.cat([x, torch.full_like(x[:, :1], 3.0)], 1), dim=-1)
+        return self.blocks(functional.normalize(self.scale(self.embed(x)), dim=-1))
+
+
+class SphericalHead(nn.Module):
+    """SimBaV2's output layer: weights on the unit sphere, a learned factor a feature between them, an offset."""
+
+    def __init__(self, width: int, outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(_Unit(width, width), _Scale(width, 1.0, 1.0), _Unit(width, outputs))
+        self.offset = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (batch, outputs)."""
+        return self.layers(x) + self.offset
+
+
+class HypersphericalNet(nn.Module):
+    """SimBaV2's critic: a trunk, and a head that answers logits over atoms; called, it answers the expected value."""
 
     atoms: Tensor
 
     def __init__(self, inputs: int, width: int, blocks: int, atoms: int = 101, bound: float = 5.0) -> None:
         super().__init__()
-        root = math.sqrt(2 / width)
-        self.embed, self.scale = _Unit(inputs + 1, width), _Scale(width, root, root)
-        self.blocks = nn.Sequential(*(_Sphere(width, blocks) for _ in range(blocks)))
-        self.head = nn.Sequential(_Unit(width, width), _Scale(width, 1.0, 1.0), _Unit(width, atoms))
-        self.offset = nn.Parameter(torch.zeros(atoms))
+        self.trunk, self.head = SphericalTrunk(inputs, width, blocks), SphericalHead(width, atoms)
         self.register_buffer("atoms", torch.linspace(-bound, bound, atoms))
 
     def logits(self, x: Tensor) -> Tensor:
         """Shape (batch, atoms)."""
-        x = functional.normalize(torch.cat([x, torch.full_like(x[:, :1], 3.0)], 1), dim=-1)
-        x = functional.normalize(self.scale(self.embed(x)), dim=-1)
-        return self.head(self.blocks(x)) + self.offset
+        return self.head(self.trunk(x))
 
     def forward(self, x: Tensor) -> Tensor:
         """Expected value (batch, 1)."""
@@ -186,6 +205,13 @@ class _SimBaCritic(ContinuousCritic):
             )
             self.add_module(f"qf{i}", net)
             self.q_networks.append(net)
+
+    def logits(self, obs: Any, actions: Tensor) -> Tensor:
+        """Of all hyperspherical critics: (batch, critics, atoms)."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.share_features_extractor):
+            features = self.extract_features(obs, self.features_extractor)
+        joined = torch.cat([features, actions], 1)
+        return torch.stack([net.logits(joined) for net in self.q_networks], 1)  # pyright: ignore[reportCallIssue]
 
 
 class SimBaPolicy(SACPolicy):
@@ -233,10 +259,20 @@ class SimBaPolicy(SACPolicy):
 
 
 class SimBaV2Policy(SimBaPolicy):
-    """SimBaV2's critics: features and weights on the unit sphere, 101 atoms between ``-bound`` and ``bound``.
+    """SimBaV2's actor and critics: features and weights on the unit sphere, 101 atoms between ``-bound`` and ``bound``.
 
-    Rewards must be scaled so that values lie within the bound. Under `MintoSAC` critics are trained on their expected
-    values with SAC's squared error; the paper trains the distribution by cross-entropy.
+    `simbav2.MintoSimBaV2` trains the distribution by cross-entropy and scales rewards, as the paper does. Under
+    `MintoSAC` critics are trained on their expected values, and rewards must be such that values lie within the bound.
     """
 
     spherical = True
+
+    def make_actor(self, features_extractor: BaseFeaturesExtractor | None = None) -> Actor:
+        """An actor on the sphere; with ``use_sde`` its last layers are stable-baselines3's."""
+        actor = super().make_actor(features_extractor)
+        width, actions = self.sizes["actor_width"], flatdim(self.action_space)
+        actor.latent_pi = SphericalTrunk(actor.features_dim, width, self.sizes["actor_blocks"]).to(self.device)  # pyright: ignore[reportAttributeAccessIssue]
+        if not actor.use_sde:
+            for name in ("mu", "log_std"):
+                setattr(actor, name, SphericalHead(width, actions).to(self.device))
+        return actor

@@ -10,18 +10,22 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from assay.training.minto import algorithms
+from assay.training.minto.c51 import MintoC51
 from assay.training.minto.callbacks import played
 from assay.training.minto.envs import single
 from assay.training.minto.iqn import MintoIQN
 from assay.training.minto.settings import Curve, Recipe, Variant
+from assay.training.minto.simbav2 import MintoSimBaV2
 
 CLASSES: dict[str, Any] = {
     "MintoDQN": algorithms.MintoDQN,
     "MintoQRDQN": algorithms.MintoQRDQN,
     "MintoIQN": MintoIQN,
+    "MintoC51": MintoC51,
     "MintoSAC": algorithms.MintoSAC,
     "MintoTD3": algorithms.MintoTD3,
     "MintoTQC": algorithms.MintoTQC,
+    "MintoSimBaV2": MintoSimBaV2,
 }
 
 
@@ -30,8 +34,7 @@ def train_discrete(cls: str, options: Mapping[str, Any], recipe: Recipe, seed: i
     torch.set_num_threads(1)
     given = dict(options)
     policy: dict[str, Any] = {"net_arch": list(recipe.hidden)}
-    if "n_quantiles" in given:
-        policy["n_quantiles"] = given.pop("n_quantiles")
+    policy |= {name: given.pop(name) for name in ("n_quantiles", "n_atoms", "v_min", "v_max") if name in given}
     share = min(1.0, recipe.eps_steps / recipe.steps)
     model = CLASSES[cls](
         "MlpPolicy", single(recipe.env), learning_rate=recipe.lr, buffer_size=min(recipe.buffer, recipe.steps),
@@ -54,7 +57,7 @@ def train_continuous(cls: str, options: Mapping[str, Any], env: str, seed: int, 
         from assay.training.minto.policies import SimBaPolicy
 
         policy = SimBaPolicy
-    else:
+    elif cls != "MintoSimBaV2":
         arguments["net_arch"] = [64, 64]
     if "n_critics" in given:
         arguments["n_critics"] = given.pop("n_critics")
