@@ -292,7 +292,7 @@ def test_simbav2_stays_on_the_sphere_and_within_its_atoms(gymnasium):
     x = torch.randn(20, 5) * 100
     assert (net(x).abs() <= 3).all()
     unit = torch.nn.functional.normalize(torch.randn(4, 16), dim=-1)
-    torch.testing.assert_close(net.blocks(unit).norm(dim=-1), torch.ones(4))
+    torch.testing.assert_close(net.trunk.blocks(unit).norm(dim=-1), torch.ones(4))
     assert net.logits(x).shape == (20, 101)
 
 
