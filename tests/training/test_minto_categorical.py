@@ -117,6 +117,8 @@ def test_random_takes_whole_transitions_of_one_network():
     coins = torch.tensor([True, False, True, True, False, False])
     kept = combine_categories(theirs, ours, torch.arange(5.0), "random", use_online=coins)
     torch.testing.assert_close(kept, torch.where(coins[:, None, None], ours, theirs))
+    parts = [x.numpy() for x in (theirs, ours, torch.arange(5.0))]
+    np.testing.assert_array_equal(combine_categories(*parts, "random", use_online=coins.numpy()), kept.numpy())
     with pytest.raises(ValueError, match="use_online"):
         combine_categories(theirs, ours, torch.arange(5.0), "random")
 
