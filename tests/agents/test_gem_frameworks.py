@@ -1,6 +1,6 @@
 """GEM's adapters inside the frameworks that they are made for. A framework that is not installed is skipped.
 
-Held with TRL 1.16.0, verl 0.9.1, OpenRLHF 0.11.2, tinker-cookbook 0.6.1 and verifiers 0.1.14.
+Held with TRL 1.16.0, verl 0.9.1, OpenRLHF 0.11.2, tinker-cookbook 0.6.1, verifiers 0.1.14 and 0.4.0.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def test_tinker_cookbook_rolls_out_an_episode(tokenizer):
 
 def test_verifiers_rolls_out_an_episode_and_scores_it():
     vf: Any = pytest.importorskip("verifiers")
-    pytest.importorskip("verifiers.envs.multiturn_env", reason="verifiers from 0.2 on has no MultiTurnEnv")
+    pytest.importorskip("verifiers.envs.multiturn_env", reason="verifiers 0.4 has no MultiTurnEnv")
     from datasets import Dataset
     from verifiers.clients import Client
     from verifiers.types import Response, ResponseMessage
@@ -361,3 +361,71 @@ def test_verifiers_rolls_out_an_episode_and_scores_it():
         said = [message.content for message in state["completion"] if message.role == "user"]
         assert said == [observation for observation, _, _ in wanted]
     assert not games.__dict__["_live"]  # no environment is left open
+
+
+def test_verifiers_0_4_drives_an_agent_through_an_episode(monkeypatch):
+    """Agent, interception, trace and scoring are the framework's; the model is a server that answers by script, the
+    program between them the least that there can be."""
+    pytest.importorskip("verifiers")
+    vf: Any = pytest.importorskip("verifiers.v1", reason="verifiers before 0.4 has another interface")
+    if not hasattr(vf, "Agent"):
+        pytest.skip("verifiers before 0.4 has another interface")
+    import aiohttp
+    from aiohttp import web
+    from verifiers.v1.dialects.chat import message_to_wire
+    from verifiers.v1.runtimes import ProgramResult
+
+    class Game(vf.TaskData):
+        env: str
+        seed: int
+
+    class Relay(vf.Harness):
+        APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
+        EXECUTES_CODE = NEEDS_CONTAINER = False
+
+        async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data, tool_interception_url=None):
+            _, prompt = self.resolve_prompt(data)
+            body = {"model": ctx.model, "messages": [message_to_wire(message) for message in prompt]}
+            headers = {"Authorization": f"Bearer {secret}"}
+            url = f"{endpoint}/chat/completions"
+            async with aiohttp.ClientSession(headers=headers) as session, session.post(url, json=body) as reply:
+                return ProgramResult(exit_code=0 if reply.ok else 1, stdout="", stderr=await reply.text())
+
+    asked: list[list[dict[str, Any]]] = []
+
+    async def answer(request):
+        asked.append((await request.json())["messages"])
+        message = {"role": "assistant", "content": ACTIONS[sum(m["role"] == "assistant" for m in asked[-1])]}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        return web.json_response(
+            {"id": "1", "object": "chat.completion", "created": 0, "model": "scripted", "choices": [choice],
+             "usage": usage}
+        )  # fmt: skip
+
+    async def episode():
+        app = web.Application()
+        app.router.add_post("/v1/chat/completions", answer)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        monkeypatch.setenv("NO_KEY", "none")
+        client = vf.EvalClientConfig(base_url=f"http://127.0.0.1:{port}/v1", api_key_var="NO_KEY")
+        agent = vf.Agent(vf.AgentConfig(model="scripted", client=client, runtime=vf.SubprocessConfig()))
+        agent.harness = Relay(vf.HarnessConfig(id="relay"))
+        row = adapters.prompts(GUESS, [SEED])[0]
+        try:
+            async with agent:
+                task = vf.Task(Game(prompt=row["prompt"], env=row["env"], seed=row["seed"]))
+                return await adapters.verifiers_episode(agent, task)
+        finally:
+            await runner.cleanup()
+
+    trace = asyncio.run(episode())
+    wanted = list(played())
+    assert not trace.errors
+    assert trace.reward == pytest.approx(sum(reward for _, reward, _ in wanted))
+    assert trace.num_turns == len(wanted)
+    assert [m["content"] for m in asked[-1] if m["role"] == "user"][1:] == [one[0] for one in wanted[:-1]]

@@ -56,7 +56,8 @@ def one_turn(env: str, seed: int, reply: str) -> tuple[float, dict[str, Any]]:
         _, reward, terminated, truncated, info = made.step(reply)
         if not terminated and not truncated:
             raise EnvError(
-                f"{env} goes on after the first turn; use TRLEnvironment, TinkerEnv, OpenRLHFAgent or VerifiersRollout."
+                f"{env} goes on after the first turn; use an adapter for many turns: TRLEnvironment, OpenRLHFAgent, "
+                "TinkerEnv or verifiers_episode."
             )
         return float(reward), info
 
@@ -68,7 +69,7 @@ def trl_reward(
     `prompts`. For environments of one turn; `TRLEnvironment` has many."""
     if not len(completions) == len(env) == len(seed):
         raise EnvError(f"There are {len(completions)} completions, {len(env)} env and {len(seed)} seed; one each.")
-    texts = [one if isinstance(one, str) else one[-1]["content"] for one in completions]
+    texts = [one if isinstance(one, str) else one[-1].get("content") or "" for one in completions]
     return [one_turn(e, int(s), text)[0] for e, s, text in zip(env, seed, texts)]
 
 
@@ -268,7 +269,7 @@ class _Maker:
 
 
 class VerifiersRollout:
-    """What a ``MultiTurnEnv`` of verifiers 0.1.9 to 0.1.14 asks of its subclass.
+    """What a ``MultiTurnEnv`` of verifiers 0.1.14 asks of its subclass; for 0.4 there is `verifiers_episode`.
 
     ``class Games(VerifiersRollout, vf.MultiTurnEnv): pass``, over the rows of `prompts`; `reward` is a reward function
     for its rubric. The live environment stays outside the state, which frameworks copy and print.
@@ -311,3 +312,39 @@ class VerifiersRollout:
     def reward(state: Mapping[str, Any], **_: Any) -> float:
         """Sum of the rewards."""
         return float(sum(state.get("rewards", ())))
+
+
+async def verifiers_episode(agent: Any, task: Any) -> Any:
+    """An episode in verifiers 0.4, whose environments drive their agents: in the ``run`` of a ``vf.Env``,
+    ``await verifiers_episode(agents.player, task)``.
+
+    Parameters
+    ----------
+    agent
+        An ``Agent``.
+    task
+        With ``env`` and ``seed`` in its data, and as prompt the first observation, as rows of `prompts` have them.
+
+    Returns
+    -------
+    Trace
+        The agent's, with the sum of the episode's rewards as reward ``episode`` and the metric ``solved``.
+    """
+    env = await asyncio.to_thread(_shown, str(task.data.env))
+    try:
+        await asyncio.to_thread(env.reset, int(task.data.seed))
+        total, solved = 0.0, False
+        async with agent.interaction(task) as interaction:
+            said = await interaction.turn()
+            while not said.terminated:
+                result = await asyncio.to_thread(env.step, said.last_reply)
+                observation, reward, terminated, truncated, info = result
+                total, solved = total + float(reward), bool(info.get("solved"))
+                if terminated or truncated:
+                    break
+                said = await interaction.turn(text_of(observation))
+            interaction.trace.record_reward("episode", total)
+            interaction.trace.record_metric("solved", float(solved))
+        return interaction.trace
+    finally:
+        env.close()

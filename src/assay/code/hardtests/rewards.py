@@ -126,7 +126,7 @@ def _text(completion: Any) -> str:
     if isinstance(completion, str):
         return completion
     try:
-        return str(completion[-1]["content"])
+        return str(completion[-1]["content"] or "")  # None: a message that only calls tools
     except (TypeError, KeyError, IndexError):
         raise UsageError(f"A completion is a text or a list of messages, not {str(completion)[:60]!r}.") from None
 
