@@ -33,7 +33,7 @@ class ESAM(SharpnessAware):
     Parameters
     ----------
     beta, gamma
-        Above 0, up to 1. The published code keeps the rows strictly above the share's last one; here it is kept too.
+        Above 0, up to 1; the number of rows is rounded up. The published code loses the row at the edge of the share.
     """
 
     one_step_only = True
