@@ -236,6 +236,21 @@ def test_quantiles_are_numpys(values: list[float], q: float) -> None:
     assert math.isclose(_quantile(sorted(values), q), float(np.quantile(values, q)), rel_tol=1e-9, abs_tol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["if", "constructor", "toString", "__proto__", "datum", "]", "\\", "null"])
+def test_a_name_that_means_something_to_the_drawing_library_is_a_name(name: str) -> None:
+    rows = [(name, 1.0, 2.0, name), ("other", 2.0, 1.0, "if"), ("other", 3.0, 1.0, name)]
+    frame = pl.DataFrame(rows, schema=["name", "x", "y", "g"], orient="row")
+    for chart in (
+        Chart("bar", "name", "x", color="g"),
+        Chart("interval", "x", "name", color="g"),
+        Chart("scatter", "x", "y", color="g", label="name"),
+        Chart("line", "x", "y", color="g"),
+        Chart("box", "name", "x", color="g"),
+        Chart("bar", "name", "x", facet="g"),
+    ):
+        assert to_svg(vega_lite(Table("t", "T", frame, chart=chart))).startswith("<svg")
+
+
 @settings(max_examples=15, deadline=None)
 @given(
     st.lists(

@@ -197,11 +197,23 @@ def _json(value: Any, kind: str) -> Any:
         return value.isoformat()
     if isinstance(value, list):
         return value
-    return one_line(str(value), 80)
+    return _name(one_line(str(value), 80))
+
+
+_CODE = frozenset(
+    "if constructor toString toLocaleString valueOf hasOwnProperty isPrototypeOf propertyIsEnumerable __proto__ "
+    "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__".split()
+)
+
+
+def _name(text: str) -> str:
+    """The text; one that Vega takes for code although it stands in quotes gets a mark that nobody sees."""
+    return f"{text}\u200b" if text in _CODE else text
 
 
 def _domain(values: list[dict[str, Any]], given: Sequence[str] | None) -> list[str]:
     present = list(dict.fromkeys(str(row["color"]) for row in values if row.get("color") is not None))
-    if given and set(present) <= set(given):
-        return list(given)
+    names = [_name(name) for name in given or ()]
+    if names and set(present) <= set(names):
+        return names
     return present
