@@ -201,8 +201,11 @@ def _json(value: Any, kind: str) -> Any:
 
 
 _CODE = frozenset(
-    "if constructor toString toLocaleString valueOf hasOwnProperty isPrototypeOf propertyIsEnumerable __proto__ "
-    "__defineGetter__ __defineSetter__ __lookupGetter__ __lookupSetter__".split()
+    (
+        *("if", "constructor", "toString", "toLocaleString", "valueOf", "hasOwnProperty", "isPrototypeOf"),
+        *("propertyIsEnumerable", "__proto__"),
+        *("__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
+    )
 )
 
 
