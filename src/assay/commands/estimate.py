@@ -80,14 +80,16 @@ def dry_run(
     if arguments.json:
         print_json(rows)
         return DONE
-    show_rows(
-        "Plan",
-        rows,
-        notes=[
-            f"Estimated from {PROBED} samples a task at {BYTES_A_TOKEN} bytes a token, replies at their limit "
-            f"({USUAL_REPLY} tokens where the room states none); judges are not in it. Nothing was sent."
-        ],
-    )
+    notes = [
+        f"Estimated from {PROBED} samples a task at {BYTES_A_TOKEN} bytes a token, replies at their limit "
+        f"({USUAL_REPLY} tokens where the room states none); judges are not in it. Nothing was sent."
+    ]
+    if any("trials" in row and row["requests"] is None for row in rows):
+        notes.append(
+            "–: cannot be told beforehand; a method makes no requests, an episode as many as its answers call for. "
+            "--budget USD is never passed."
+        )
+    show_rows("Plan", rows, notes=notes)
     return DONE
 
 
