@@ -192,15 +192,17 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(shell, tmp_path):
     done = shell("run", "toy", "-s", "method:doubler", "--dry-run", "--json")
     (row,) = json.loads(done.stdout)
     assert (row["samples"], row["attempts"], row["trials"]) == (20, 1, 20)
+    assert "cannot be told beforehand" in shell("run", "toy", "-s", "method:doubler", "--dry-run").stdout
+    quiz = shell("run", "toy_quiz", "-s", "openai:gpt-4o", "--dry-run", OPENAI_API_KEY="k")
+    assert "USD at most" in quiz.stdout
+    assert "cannot be told" not in quiz.stdout
     assert not (tmp_path / "runs").exists()
 
 
 def test_keys_in_a_dot_env_file_are_seen_by_the_command_and_reach_no_file(shell, tmp_path):
     secret = "sk-" + "x9" * 20
     (tmp_path / ".env").write_text(f"export OPENAI_API_KEY='{secret}'\n")
-    assert "cannot be told beforehand" in shell("run", "toy", "-s", "method:doubler", "--dry-run").stdout
     planned = shell("run", "toy_quiz", "-s", "openai:gpt-4o", "--dry-run", OPENAI_API_KEY="")
-    assert "cannot be told" not in planned.stdout
     assert secret not in planned.stdout + planned.stderr
     missing = shell("run", "toy_quiz", "-s", "mistral:m", "--dry-run")
     assert "MISTRAL_API_KEY" in missing.stderr
