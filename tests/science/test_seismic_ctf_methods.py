@@ -86,6 +86,49 @@ def test_every_method_forecasts_denoises_and_takes_a_burn_in(name):
     assert seeded_copy(model, 3).fit(matrices, init, apart).predict(apart.test).shape == (20, 40)
 
 
+@pytest.mark.parametrize("kind", ["linear", "nlinear", "dlinear"])
+def test_linear_windows_go_on_with_waves_exactly(kind):
+    """Three frequencies obey a recurrence of six steps, which any window of six holds."""
+    train, times, truth = given(300, 60)
+    model = build("nlinear", kind=kind, window=40, horizon=20, ridge=0.0).fit(train, None, times)
+    assert model.predict(times.test) == pytest.approx(truth, abs=1e-3)
+    # From the first whole window on.
+    assert model.predict(times.train[0])[41:] == pytest.approx(train[0][41:], abs=1e-3)
+
+
+def test_nlinear_goes_on_from_where_the_data_are():
+    """The mean shifts after training, as in the paper's argument for taking the last value off."""
+    train, _, _ = given(200, 1)
+    t = np.arange(200.0)
+    apart = Times((t,), np.arange(200.0, 230.0), t[-60:])
+    model = build("nlinear", window=40).fit(train, waves(60, start=140) + 5, apart)
+    assert model.predict(apart.test) == pytest.approx(waves(30, start=200) + 5, abs=0.05)
+
+
+def test_the_weights_of_linear_windows_are_least_squares():
+    from sklearn.linear_model import LinearRegression
+
+    rng = np.random.default_rng(0)
+    z = np.cumsum(rng.normal(size=(80, 3)), axis=0)
+    model = build("nlinear", window=7, horizon=4, ridge=0.0)
+    model.fit([z], None, Times((np.arange(80.0),), np.arange(80.0, 84.0)))
+    scaled = model.modes_.down(z)
+    rows = np.concatenate([scaled[i : i + 11].T for i in range(70)])
+    x, y = rows[:, :7] - rows[:, 6:7], rows[:, 7:] - rows[:, 6:7]
+    plain = LinearRegression().fit(x[:, :6], y)
+    assert model._inputs(rows[:, :7]) @ model.weights_ == pytest.approx(plain.predict(x[:, :6]), abs=1e-6)
+
+
+def test_windows_shrink_to_short_data_and_refuse_what_is_no_window():
+    train, times, _ = given(12, 5)
+    assert build("dlinear").fit(train, None, times).predict(times.test).shape == (5, 40)
+    for settings, word in (({"window": 0}, "window"), ({"kind": "quadratic"}, "quadratic")):
+        with pytest.raises(UsageError, match=word):
+            build("nlinear", **settings).fit(train, None, times)
+    with pytest.raises(UsageError, match="3 rows"):
+        build("nlinear").fit([train[0][:2]], None, Times((np.arange(2.0),), np.arange(2.0, 4.0)))
+
+
 @pytest.mark.parametrize("name", ["random", "esn", "lstm", "kan"])
 def test_equal_seeds_give_equal_predictions_and_others_do_not(name):
     needs(name)

@@ -38,6 +38,8 @@ CATALOGUE: dict[str, Entry] = {
     "hodmd": Entry(_MODES, {"delay": 10}, "HigherOrder DMD", "linear"),
     "optdmd": Entry(_MODES, {"kind": "optimised", "rank": 20, "delay": 4}, "Opt DMD", "linear"),
     "pdmd": Entry("dmd:ParametricModes", {}, "Parametric DMD", "linear"),
+    "nlinear": Entry("windows:LinearWindows", {"kind": "nlinear"}, "NLinear", "linear"),
+    "dlinear": Entry("windows:LinearWindows", {"kind": "dlinear"}, "DLinear", "linear"),
     "koopman": Entry("sparse_dynamics:Koopman", {}, "PyKoopman", "linear"),
     "sindy": Entry("sparse_dynamics:SparseDynamics", {}, "SINDy", "equations"),
     "neural_ode": Entry(_NETWORK, {"kind": "neural_ode", "hidden": 64}, "NeuralODE", "equations"),
