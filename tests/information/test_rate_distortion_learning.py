@@ -106,8 +106,32 @@ def test_cross_entropies_bound_the_entropy_from_above():
     # X + noise: the law is the mixture of the noise around X.
     noisy = torch.from_numpy(test + 0.3 * rng.standard_normal(test.shape))
     true = GaussianMixture(GMM.weights, GMM.means, GMM.covariances + 0.09).entropy()[0]
-    found = transition_cross_entropy(torch.from_numpy(fit), 0.09, noisy)
+    means = torch.from_numpy(fit)
+    found = transition_cross_entropy(means, 0.09, noisy)
     assert float(found.mean()) == pytest.approx(true, abs=0.03)
+    own = torch.from_numpy(fit + 0.3 * rng.standard_normal(fit.shape))
+    mixed = transition_cross_entropy(means, 0.09, noisy, own)
+    assert float(mixed.mean()) == pytest.approx(float(found.mean()), abs=0.005)
+
+
+@pytest.mark.parametrize("d", [1, 2])
+def test_wider_kernels_bound_the_entropy_where_the_last_step_is_too_thin(d):
+    """A Gaussian reached by few paths with tiny last steps: kernels of that width alone miss most of what comes."""
+    rng = np.random.default_rng(d)
+    variance, m = 1e-6, 1500
+    means = torch.from_numpy(rng.standard_normal((m, d)))
+    own = means + variance**0.5 * torch.from_numpy(rng.standard_normal((m, d)))
+    x = torch.from_numpy(rng.standard_normal((6000, d)))
+    true = d / 2 * (1 + math.log(2 * math.pi))
+    thin = float(transition_cross_entropy(means, variance, x).mean())
+    mixed = float(transition_cross_entropy(means, variance, x, own).mean())
+    assert thin > true + 5
+    assert true - 0.05 < mixed < true + 0.05
+    # It is a density.
+    if d == 1:
+        grid = torch.linspace(-8, 8, 200_001, dtype=F64)[:, None]
+        mass = torch.exp(-transition_cross_entropy(means, variance, grid, own)).sum() * (16 / 200_000)
+        assert float(mass) == pytest.approx(1, abs=0.02)
 
 
 def test_the_learned_mixture_begins_as_the_exact_terminal_law():

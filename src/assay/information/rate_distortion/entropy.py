@@ -19,6 +19,10 @@ from assay.core.errors import UsageError
 Array = NDArray[np.float64]
 K1 = 36 / (8 * math.sqrt(3) - 9)
 K2 = 24 / (16 * math.sqrt(3) - 27)
+WIDTHS = (3.0, 10.0)
+"""Of the wider kernels, in those of the last step."""
+HELD = 4000
+"""Ends on which shares are fitted."""
 
 
 def spacing_entropy(x: Tensor, m: int | None = None) -> Tensor:
@@ -108,20 +112,54 @@ def mixture_cross_entropy(fit: ArrayLike, test: ArrayLike, components: int = 8, 
     return -q.score_samples(held / scale) + made.shape[1] * math.log(scale)
 
 
-def transition_cross_entropy(means: Tensor, variance: float, x: Tensor, chunk: int = 1 << 20) -> Tensor:
-    """-log of the mean over rows of ``means`` of N(x; mean, variance I), (n,).
+def transition_cross_entropy(
+    means: Tensor, variance: float, x: Tensor, own: Tensor | None = None, chunk: int = 1 << 20
+) -> Tensor:
+    """-log q(x) for a density q of the end of a simulation, (n,).
 
-    The last step of a simulation is Gaussian, so this mixture is the law of its end, known up to the finite number of
-    rows: the bias is upwards, and small in few dimensions.
+    The last step of a simulation is Gaussian, so the mean over rows of ``means`` of N(x; mean, variance I) is the law
+    of its end, known up to the finite number of rows. Where few paths lead, that mixture is far too thin and -log q is
+    huge. With ``own``, the ends (m, d) of the paths of ``means``, q mixes it with kernels `WIDTHS` times as wide and
+    with the Gaussian of the ends' moments, in shares by maximum likelihood on ``own``, each end without its own kernel.
+
+    Either way q is a density that the rows of ``x`` have no part in, so the mean is an upper bound of the entropy but
+    for the sampling of ``x``: E[-log q(X)] = H(X) + KL(law of X | q).
     """
     from assay.information.rate_distortion.particles import half_squares
 
-    d = x.shape[1]
-    constant = d / 2 * math.log(2 * math.pi * variance) + math.log(len(means))
-    parts = [
-        -torch.logsumexp(-half_squares(piece, means) / variance, 1) for piece in x.split(max(1, chunk // len(means)))
-    ]
-    return torch.cat(parts) + constant
+    scales = [variance] if own is None else [variance, *(variance * w**2 for w in WIDTHS)]
+
+    def logs(points: Tensor, first: int | None = None) -> Tensor:
+        """Log densities at points, (n, kernels); from row ``first`` on they are ends of these very paths."""
+        half = half_squares(points, means)
+        if first is not None:
+            half[torch.arange(len(points)), torch.arange(first, first + len(points))] = math.inf
+        rows = len(means) - (first is not None)
+        return torch.stack(
+            [
+                torch.logsumexp(-half / scale, 1) - means.shape[1] / 2 * math.log(2 * math.pi * scale) - math.log(rows)
+                for scale in scales
+            ],
+            1,
+        )
+
+    step = max(1, chunk // len(means))
+    if own is None:
+        return -torch.cat([logs(piece)[:, 0] for piece in x.split(step)])
+    broad = torch.distributions.MultivariateNormal(own.mean(0), torch.atleast_2d(own.T.cov()))
+    held = own[:HELD]
+    known = torch.cat([logs(piece, at * step) for at, piece in enumerate(held.split(step))])
+    shares = _shares(torch.cat([known, broad.log_prob(held)[:, None]], 1))
+    found = [torch.cat([logs(piece), broad.log_prob(piece)[:, None]], 1) for piece in x.split(step)]
+    return -torch.logsumexp(torch.cat(found) + shares.log(), 1)
+
+
+def _shares(logs: Tensor, steps: int = 100) -> Tensor:
+    """Weights of a mixture whose parts have these log densities, (n, parts), by EM; none is quite 0."""
+    shares = torch.full_like(logs[0], 1 / logs.shape[1])
+    for _ in range(steps):
+        shares = torch.softmax(logs + shares.log(), 1).mean(0).clamp_min(1e-6)
+    return shares / shares.sum()
 
 
 class Knife(nn.Module):

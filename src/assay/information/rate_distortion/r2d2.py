@@ -178,8 +178,8 @@ class R2D2:
         """R and D at ``eps`` on samples ``test``; densities of X_1 are fitted on the ends of paths from ``fit``.
 
         Every candidate density gives an upper bound (of R at the measured D), and the smallest is taken: the learned
-        mixture; in up to three dimensions the law of the last step, above one fitted by EM. ``extra`` tells the
-        rate with Kozachenko and Leonenko's entropy (``rate_knn``), which is an estimate and no bound.
+        mixture; in up to three dimensions the law of the last step (`transition_cross_entropy`), above one fitted by
+        EM. ``extra`` tells the rate with Kozachenko and Leonenko's entropy (``rate_knn``), which is no bound.
         """
         low, high = self.settings.eps_range
         if not low * (1 - 1e-9) <= eps <= high * (1 + 1e-9):
@@ -195,7 +195,7 @@ class R2D2:
             if self.knife is not None:
                 found["knife"] = -self.knife.log_prob(ends, e.expand(len(ends), 1))
             if self.d <= 3:
-                found["transition"] = transition_cross_entropy(made.last_mean, float(e) / n, ends)
+                found["transition"] = transition_cross_entropy(made.last_mean, float(e) / n, ends, made.end)
             else:
                 found["mixture"] = self._fitted(made.end, ends)
         scale, d = self.scale, self.d
