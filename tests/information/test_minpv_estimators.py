@@ -16,7 +16,7 @@ from sklearn.base import clone
 
 from assay.core.errors import DataError, UsageError
 from assay.information.minpv import losses
-from assay.information.minpv.baselines import LOSSES, FlowRatio, KernelRatio, NeuralRatio, TelescopingRatio
+from assay.information.minpv.baselines import LOSSES, SCALE_FREE, FlowRatio, KernelRatio, NeuralRatio, TelescopingRatio
 from assay.information.minpv.data import load_pairs, load_tabular
 from assay.information.minpv.estimators import (
     DensityRatioEstimator,
@@ -410,7 +410,7 @@ def test_baseline_losses_are_the_oracle_s():
         assert float(LOSSES[name](f0, f1)) == pytest.approx(case[key], abs=1e-9)
 
 
-@pytest.mark.parametrize("name", [name for name in LOSSES if name != "infonce"])
+@pytest.mark.parametrize("name", [name for name in LOSSES if name not in SCALE_FREE])
 def test_baseline_losses_are_least_at_the_log_ratio(name):
     # Two outcomes with probabilities (.7, .3) under p0 and (.4, .6) under p1, written out as samples.
     f = double([math.log(4 / 7), math.log(2.0)]).requires_grad_(True)
@@ -421,9 +421,22 @@ def test_baseline_losses_are_least_at_the_log_ratio(name):
     assert all(float(LOSSES[name]((f + e)[zero], (f + e)[one]).detach()) > best for e in (0.1, -0.1))
 
 
+def test_the_gamma_divergence_is_least_at_the_log_ratio_and_deaf_to_a_factor():
+    f = double([math.log(4 / 7), math.log(2.0)])
+    zero, one = torch.tensor([0] * 7 + [1] * 3), torch.tensor([0] * 4 + [1] * 6)
+
+    def at(g):
+        return float(LOSSES["gamma"](g[zero], g[one]))
+
+    assert at(f + 0.7) == pytest.approx(at(f), abs=1e-12)
+    assert all(at(f + double([e, 0])) > at(f) for e in (0.1, -0.1))
+
+
 @pytest.mark.parametrize(
     "made",
     [
+        NeuralRatio("gamma", steps=150, lr=5e-3, batch_size=128, width=32, layers=2),
+        NeuralRatio("exponential_weight", steps=150, lr=5e-3, batch_size=128, width=32, layers=2),
         NeuralRatio("logistic", steps=150, lr=5e-3, batch_size=128, width=32, layers=2),
         NeuralRatio("infonce", steps=150, lr=5e-3, batch_size=128, width=32, layers=2),
         TelescopingRatio(3, steps=200, lr=5e-3, batch_size=128, width=32, layers=2),

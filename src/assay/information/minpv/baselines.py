@@ -1,11 +1,11 @@
 """Other estimators of density ratios, all with ``fit(X0, X1)`` and ``log_ratio(X)``: neural, telescoping, kernel, flow.
 
 Losses are functions of f = log p1/p0 on samples of p0 and of p1; the least value over all functions is at the truth
-(InfoNCE: at the truth plus a constant).
+(InfoNCE and gamma: at the truth plus a constant).
 
 References: Nguyen et al. 2010 (NWJ), Gutmann and Hyvarinen 2010 (NCE), van den Oord et al. 2018 (InfoNCE), Sugiyama et
-al. 2012 (Bregman, power), Rhodes et al. 2020 (TRE), Kanamori et al. 2009 and 2012 (uLSIF, KuLSIF), Sugiyama et al. 2008
-(KLIEP), Yamada et al. 2013 (RuLSIF).
+al. 2012 (Bregman, power), Fujisawa and Eguchi 2008 (gamma), Zellinger 2025 (exponential weight), Rhodes et al. 2020
+(TRE), Kanamori et al. 2009 and 2012 (uLSIF, KuLSIF), Sugiyama et al. 2008 (KLIEP), Yamada et al. 2013 (RuLSIF).
 """
 
 from __future__ import annotations
@@ -65,6 +65,27 @@ def power(f0: Tensor, f1: Tensor, *, beta: float = 0.5) -> Tensor:
     return ((1 + beta) * f0).exp().mean() - (1 + 1 / beta) * (beta * f1).exp().mean()
 
 
+def gamma_divergence(f0: Tensor, f1: Tensor, *, gamma: float = 0.2) -> Tensor:
+    """log E0 r^(1 + gamma) / (1 + gamma) - log E1 r^gamma / gamma: Fujisawa and Eguchi's, deaf to a factor."""
+    above = torch.logsumexp((1 + gamma) * f0, 0) - math.log(len(f0))
+    return above / (1 + gamma) - (torch.logsumexp(gamma * f1, 0) - math.log(len(f1))) / gamma
+
+
+def _soft_cap(f: Tensor, most: float) -> Tensor:
+    """f up to ``most``, and on from there with a thousandth of its slope, so that it finds its way back."""
+    return torch.minimum(f, most + 1e-3 * (f - most))
+
+
+def exponential_weight(f0: Tensor, f1: Tensor, *, scale: float = 5.0) -> Tensor:
+    """Bregman's divergence of the ratio with the weight e^(r / scale): errors at large ratios count most.
+
+    E0 s (r - s) e^(r/s) - E1 s e^(r/s), s being the scale; s = 1 is the published weight. Ratios above 8 s hardly count
+    for more: an exponential of an exponential ends a training at one wild output.
+    """
+    r0, r1 = (_soft_cap(f, math.log(8 * scale)).exp() for f in (f0, f1))
+    return (scale * (r0 - scale) * (r0 / scale).exp()).mean() - (scale * (r1 / scale).exp()).mean()
+
+
 LOSSES: Mapping[str, Loss] = {
     "logistic": logistic,
     "infonce": infonce,
@@ -73,7 +94,11 @@ LOSSES: Mapping[str, Loss] = {
     "chi2": chi2,
     "hellinger": hellinger,
     "power": power,
+    "gamma": gamma_divergence,
+    "exponential_weight": exponential_weight,
 }
+SCALE_FREE = ("infonce", "gamma")
+"""Losses that leave a factor of the ratio open."""
 
 
 class _Base(BaseEstimator):
@@ -100,7 +125,7 @@ class NeuralRatio(_Base):
     Parameters
     ----------
     loss
-        logistic, infonce, kl, reverse_kl, chi2, hellinger, power.
+        logistic, infonce, kl, reverse_kl, chi2, hellinger, power, gamma, exponential_weight.
     steps, batch_size, lr, width, layers
         Of AdamW with a cosine schedule, and of the network.
     """
@@ -124,9 +149,9 @@ class NeuralRatio(_Base):
             return loss(f[: len(a)], f[len(a) :])
 
         self.net_ = _fit(self, x0, x1, 1, value)
-        # InfoNCE leaves a constant open: the ratio has mean 1 under p0.
+        # Where the loss leaves a factor open: the ratio has mean 1 under p0.
         self.shift_ = 0.0
-        if self.loss == "infonce":
+        if self.loss in SCALE_FREE:
             with torch.no_grad():
                 f0 = self.net_(x0)[:, 0].double()
             self.shift_ = math.log(len(f0)) - float(torch.logsumexp(f0, 0))
