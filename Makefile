@@ -6,6 +6,9 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 
+# One more than two cores: many tests wait for a process, a server or a clock.
+PARALLEL ?= -n 3 --dist worksteal
+
 .PHONY: help demo test test-all check format perf clean
 
 help:
@@ -29,11 +32,11 @@ demo: .venv/.demo
 # Without bubblewrap, g++ or PostgreSQL the tests that need them are skipped, and say so.
 test: .venv/.test
 	-sh scripts/debian.sh "Tests of sandbox and server" bwrap:bubblewrap g++:g++ pg_createcluster:postgresql openssl:openssl
-	$(PY) -m pytest -n 2
+	$(PY) -m pytest $(PARALLEL)
 
 test-all: .venv/.test
 	sh scripts/debian.sh "All tests" chromium:chromium bwrap:bubblewrap g++:g++ pg_createcluster:postgresql openssl:openssl
-	$(PY) -m pytest -n 2 -m ""
+	$(PY) -m pytest $(PARALLEL) -m ""
 
 check: .venv/.test
 	$(PY) -m ruff check .

@@ -118,19 +118,19 @@ def test_cross_entropies_bound_the_entropy_from_above():
 def test_wider_kernels_bound_the_entropy_where_the_last_step_is_too_thin(d):
     """A Gaussian reached by few paths with tiny last steps: kernels of that width alone miss most of what comes."""
     rng = np.random.default_rng(d)
-    variance, m = 1e-6, 1500
+    variance, m = 1e-5, 800
     means = torch.from_numpy(rng.standard_normal((m, d)))
     own = means + variance**0.5 * torch.from_numpy(rng.standard_normal((m, d)))
     x = torch.from_numpy(rng.standard_normal((6000, d)))
     true = d / 2 * (1 + math.log(2 * math.pi))
     thin = float(transition_cross_entropy(means, variance, x).mean())
     mixed = float(transition_cross_entropy(means, variance, x, own).mean())
-    assert thin > true + 5
+    assert thin > true + 1
     assert true - 0.05 < mixed < true + 0.05
     # It is a density.
     if d == 1:
-        grid = torch.linspace(-8, 8, 200_001, dtype=F64)[:, None]
-        mass = torch.exp(-transition_cross_entropy(means, variance, grid, own)).sum() * (16 / 200_000)
+        grid = torch.linspace(-8, 8, 20_001, dtype=F64)[:, None]
+        mass = torch.exp(-transition_cross_entropy(means, variance, grid, own)).sum() * (16 / 20_000)
         assert float(mass) == pytest.approx(1, abs=0.02)
 
 
