@@ -82,19 +82,19 @@ def test_pages_of_runs(shelf, browse, options, request):
     page.get_by_label("Value").fill("1")
     page.get_by_label("show answers").check()
     page.get_by_role("button", name="Show").click()
-    assert page.get_by_role("link", name="Without met>=1").is_visible()
+    expect(page.get_by_role("link", name="Without met>=1")).to_be_visible()
     shot(page, f"records-{kind}")
     assert fits(page)
     page.get_by_role("columnheader", name="seconds").get_by_role("link").click()
     page.locator("td.id a").nth(1).click()
-    assert page.get_by_role("heading", name="Model calls").is_visible()
+    expect(page.get_by_role("heading", name="Model calls")).to_be_visible()
     first = page.url
     page.keyboard.press("ArrowRight")
     page.wait_for_url(lambda url: url != first)
     shot(page, f"record-{kind}")
     assert fits(page)
     page.get_by_role("link", name="Records", exact=True).click()
-    assert page.get_by_role("link", name="Without met>=1").is_visible()
+    expect(page.get_by_role("link", name="Without met>=1")).to_be_visible()
     assert page.faults == []
 
 
@@ -159,7 +159,7 @@ def test_from_the_first_link_to_a_token(live, browse, options, request):
     shot(page, f"accounts-{kind}")
     assert fits(page)
     page.get_by_role("link", name="Audit log").click()
-    assert page.get_by_role("cell", name="account made").is_visible()
+    expect(page.get_by_role("cell", name="account made")).to_be_visible()
     shot(page, f"audit-{kind}")
     assert fits(page)
     reader = browse(**options)
