@@ -160,6 +160,33 @@ class _Copying(_Minto):
         return super().learn(total_timesteps, *args, **kwargs)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+class _ByLoss:
+    """Value-based training of one's own: subclasses say what a batch costs, the rest is stable-baselines3's."""
+
+    def _loss(self, batch: Any, discounts: Any) -> Tensor:
+        """Loss of a batch; ``discounts`` are a number or one a transition, shape (batch,)."""
+        raise NotImplementedError
+
+    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+        """One step of the policy's optimiser a batch."""
+        me: Any = self
+        me.policy.set_training_mode(True)
+        me._update_learning_rate(me.policy.optimizer)
+        losses = []
+        for _ in range(gradient_steps):
+            batch = me.replay_buffer.sample(batch_size, env=me._vec_normalize_env)
+            loss = self._loss(batch, me.gamma if batch.discounts is None else batch.discounts[:, 0])
+            losses.append(loss.item())
+            me.policy.optimizer.zero_grad()
+            loss.backward()
+            if me.max_grad_norm is not None:
+                nn.utils.clip_grad_norm_(me.policy.parameters(), me.max_grad_norm)
+            me.policy.optimizer.step()
+        me._n_updates += gradient_steps
+        me.logger.record("train/n_updates", me._n_updates, exclude="tensorboard")
+        me.logger.record("train/loss", sum(losses) / max(1, len(losses)))
+
+
 class MintoDQN(_Copying, DQN):
     """stable_baselines3.DQN with ``bootstrap`` in `targets.OPERATORS`: the minimum action by action by default.
 

@@ -11,7 +11,7 @@ from stable_baselines3 import DQN
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.training.minto.algorithms import MintoDQN, evaluating
+from assay.training.minto.algorithms import MintoDQN, _ByLoss, _coins, evaluating
 from assay.training.minto.targets import (
     TargetError,
     bootstrap_target,
@@ -21,44 +21,28 @@ from assay.training.minto.targets import (
 )
 
 
-class PenalisedDQN(MintoDQN):
+class PenalisedDQN(_ByLoss, MintoDQN):
     """DQN whose loss has a second term; subclasses say which."""
 
     def penalty(self, values: Tensor, chosen: Tensor, batch: Any) -> Tensor:
         """A number to add, from values (batch, actions) of the online network and those of the actions taken."""
         raise NotImplementedError
 
-    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """DQN's updates with the penalty."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        losses = []
-        assert self.replay_buffer is not None
-        for _ in range(gradient_steps):
-            batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            discounts = batch.discounts[:, 0] if batch.discounts is not None else self.gamma
-            with torch.no_grad():
-                theirs = self.q_net_target(batch.next_observations)
-                with evaluating(self.q_net):
-                    ours = self.q_net(batch.next_observations)
-                coins = torch.rand(len(theirs), device=theirs.device) < 0.5 if self.bootstrap == "random" else None
-                target = bootstrap_target(
-                    theirs, ours, batch.rewards[:, 0], batch.dones[:, 0], discounts, self.bootstrap, use_online=coins,
-                    beta=self.beta,
-                )  # fmt: skip
-            require_finite(target, type(self).__name__)
-            values = self.q_net(batch.observations)
-            chosen = values.gather(1, batch.actions.long())
-            loss = functional.smooth_l1_loss(chosen[:, 0], target) + self.penalty(values, chosen, batch)
-            losses.append(loss.item())
-            self.policy.optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-            self.policy.optimizer.step()
-            self._seen = theirs, ours
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record("train/loss", np.mean(losses))
+    def _loss(self, batch: Any, discounts: Any) -> Tensor:
+        """DQN's, and the penalty."""
+        with torch.no_grad():
+            theirs = self.q_net_target(batch.next_observations)
+            with evaluating(self.q_net):
+                ours = self.q_net(batch.next_observations)
+            target = bootstrap_target(
+                theirs, ours, batch.rewards[:, 0], batch.dones[:, 0], discounts, self.bootstrap, beta=self.beta,
+                use_online=_coins(theirs) if self.bootstrap == "random" else None,
+            )  # fmt: skip
+        require_finite(target, type(self).__name__)
+        self._seen = theirs, ours
+        values = self.q_net(batch.observations)
+        chosen = values.gather(1, batch.actions.long())
+        return functional.smooth_l1_loss(chosen[:, 0], target) + self.penalty(values, chosen, batch)
 
 
 class FRDQN(PenalisedDQN):
@@ -100,7 +84,7 @@ class _MinimumOf(nn.Module):
         return self(observation).argmax(1).reshape(-1)
 
 
-class MaxminDQN(DQN):
+class MaxminDQN(_ByLoss, DQN):
     """Maxmin Q-learning (Lan et al. 2020) with N pairs of networks, one drawn and trained an update.
 
     Parameters
@@ -130,32 +114,17 @@ class MaxminDQN(DQN):
         self.batch_norm_stats = [p for n, p in self.q_net.state_dict().items() if "running_" in n]
         self.batch_norm_stats_target = [p for n, p in self.q_net_target.state_dict().items() if "running_" in n]
 
-    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """One member an update; Adam's moments of the others rest, since their gradients are None."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        losses = []
-        assert self.replay_buffer is not None
+    def _loss(self, batch: Any, discounts: Any) -> Tensor:
+        """Of one member a batch; Adam's moments of the others rest, since their gradients are None."""
         online: Any = self.q_net
         target: Any = self.q_net_target
-        for _ in range(gradient_steps):
-            batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            discounts = batch.discounts[:, 0] if batch.discounts is not None else self.gamma
-            with torch.no_grad():
-                tables = target.all(batch.next_observations)
-                if self.minto:
-                    with evaluating(online):
-                        tables = torch.cat([tables, online.all(batch.next_observations)])
-                y = maxmin_target(tables, batch.rewards[:, 0], batch.dones[:, 0], discounts)
-            require_finite(y, type(self).__name__)
-            net = online.nets[int(np.random.randint(self.members))]  # noqa: NPY002 - stable-baselines3 seeds it
-            chosen = net(batch.observations).gather(1, batch.actions.long())[:, 0]
-            loss = functional.smooth_l1_loss(chosen, y)
-            losses.append(loss.item())
-            self.policy.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(net.parameters(), self.max_grad_norm)
-            self.policy.optimizer.step()
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record("train/loss", np.mean(losses))
+        with torch.no_grad():
+            tables = target.all(batch.next_observations)
+            if self.minto:
+                with evaluating(online):
+                    tables = torch.cat([tables, online.all(batch.next_observations)])
+            y = maxmin_target(tables, batch.rewards[:, 0], batch.dones[:, 0], discounts)
+        require_finite(y, type(self).__name__)
+        net = online.nets[int(np.random.randint(self.members))]  # noqa: NPY002 - stable-baselines3 seeds it
+        chosen = net(batch.observations).gather(1, batch.actions.long())[:, 0]
+        return functional.smooth_l1_loss(chosen, y)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from stable_baselines3 import DQN
 from stable_baselines3.common.torch_layers import CombinedExtractor, NatureCNN, create_mlp
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import Tensor, nn
 
-from assay.training.minto.algorithms import QUANTILE_OPERATORS, _coins, _Copying, evaluating
+from assay.training.minto.algorithms import QUANTILE_OPERATORS, _ByLoss, _coins, _Copying, evaluating
 from assay.training.minto.distributional import categorical_target
 from assay.training.minto.targets import TargetError, online_share, require_finite
 
@@ -78,7 +77,7 @@ class C51MultiInputPolicy(C51Policy):
         super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
 
 
-class MintoC51(_Copying, DQN):
+class MintoC51(_ByLoss, _Copying, DQN):
     """C51 with the arguments of stable_baselines3.DQN and ``bootstrap``.
 
     The target keeps, action by action, the distribution of the network with the smaller mean, takes the action with
@@ -94,38 +93,23 @@ class MintoC51(_Copying, DQN):
         self._set_bootstrap(bootstrap, QUANTILE_OPERATORS)
         super().__init__(policy, env, *args, **kw)
 
-    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+    def _loss(self, batch: Any, discounts: Any) -> Tensor:
         """Cross-entropy to the projected target."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        online, target_net = self.policy.q_net, self.policy.q_net_target
-        losses = []
-        assert self.replay_buffer is not None
-        for _ in range(gradient_steps):
-            batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            discounts = batch.discounts[:, 0] if batch.discounts is not None else self.gamma
-            with torch.no_grad():
-                theirs = target_net.log_probabilities(batch.next_observations).exp()
-                with evaluating(online):
-                    ours = online.log_probabilities(batch.next_observations).exp()
-                target = categorical_target(
-                    theirs, ours, online.atoms, batch.rewards[:, 0], batch.dones[:, 0], discounts, self.bootstrap,
-                    use_online=_coins(theirs) if self.bootstrap == "random" else None,
-                )  # fmt: skip
-            for values in (theirs, ours, target):
-                require_finite(values, type(self).__name__)
-            index = batch.actions[..., None].long().expand(-1, 1, len(online.atoms))
-            chosen = online.log_probabilities(batch.observations).gather(1, index)[:, 0]
-            loss = -(target * chosen).sum(-1).mean()
-            losses.append(loss.item())
-            self.policy.optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-            self.policy.optimizer.step()
-            self._seen = theirs, ours
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record("train/loss", np.mean(losses))
+        online = self.policy.q_net
+        with torch.no_grad():
+            theirs = self.policy.q_net_target.log_probabilities(batch.next_observations).exp()
+            with evaluating(online):
+                ours = online.log_probabilities(batch.next_observations).exp()
+            target = categorical_target(
+                theirs, ours, online.atoms, batch.rewards[:, 0], batch.dones[:, 0], discounts, self.bootstrap,
+                use_online=_coins(theirs) if self.bootstrap == "random" else None,
+            )  # fmt: skip
+        for values in (theirs, ours, target):
+            require_finite(values, type(self).__name__)
+        self._seen = theirs, ours
+        index = batch.actions[..., None].long().expand(-1, 1, len(online.atoms))
+        chosen = online.log_probabilities(batch.observations).gather(1, index)[:, 0]
+        return -(target * chosen).sum(-1).mean()
 
     def _rate(self, theirs: Tensor, ours: Tensor) -> float:
         atoms = self.policy.q_net.atoms

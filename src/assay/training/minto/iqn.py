@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from sb3_contrib import QRDQN
 from sb3_contrib.qrdqn.policies import QRDQNPolicy, QuantileNetwork
 from stable_baselines3.common.torch_layers import NatureCNN
 from torch import Tensor, nn
 
-from assay.training.minto.algorithms import QUANTILE_OPERATORS, _coins, _Copying, evaluating
+from assay.training.minto.algorithms import QUANTILE_OPERATORS, _ByLoss, _coins, _Copying, evaluating
 from assay.training.minto.distributional import RULES, combine_quantiles, quantile_huber, quantile_target
 from assay.training.minto.targets import Rule, TargetError, online_share, require_finite
 
@@ -85,7 +84,7 @@ class IQNCnnPolicy(IQNPolicy):
         super().__init__(*args, features_extractor_class=features_extractor_class, **kwargs)
 
 
-class MintoIQN(_Copying, QRDQN):
+class MintoIQN(_ByLoss, _Copying, QRDQN):
     """IQN with the arguments of sb3_contrib.QRDQN, ``bootstrap`` and ``rule``.
 
     Parameters
@@ -121,39 +120,24 @@ class MintoIQN(_Copying, QRDQN):
         coins = _coins(theirs) if self.bootstrap == "random" else None
         return combine_quantiles(theirs, ours, self.bootstrap, rule=self.rule, use_online=coins)
 
-    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
+    def _loss(self, batch: Any, discounts: Any) -> Tensor:
         """Quantile Huber regression at drawn fractions."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        losses = []
-        assert self.replay_buffer is not None
-        for _ in range(gradient_steps):
-            batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            discounts = batch.discounts[:, 0] if batch.discounts is not None else self.gamma
-            with torch.no_grad():
-                drawn = torch.rand(batch_size, self.n_target, device=self.device)
-                theirs = self.quantile_net_target(batch.next_observations, drawn).transpose(1, 2)
-                with evaluating(self.quantile_net):
-                    ours = self.quantile_net(batch.next_observations, drawn).transpose(1, 2)
-                target = quantile_target(
-                    theirs, ours, batch.rewards[:, 0], batch.dones[:, 0], discounts, self.bootstrap, rule=self.rule,
-                    use_online=_coins(theirs) if self.bootstrap == "random" else None,
-                )  # fmt: skip
-            require_finite(target, type(self).__name__)
-            fractions = torch.rand(batch_size, self.n_online, device=self.device)
-            now = self.quantile_net(batch.observations, fractions)
-            index = batch.actions[..., None].long().expand(-1, self.n_online, 1)
-            loss = quantile_huber(now.gather(2, index)[..., 0], target, fractions).mean()
-            losses.append(loss.item())
-            self.policy.optimizer.zero_grad()
-            loss.backward()
-            if self.max_grad_norm is not None:
-                nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
-            self.policy.optimizer.step()
-            self._seen = theirs, ours
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record("train/loss", np.mean(losses))
+        rows = len(batch.rewards)
+        with torch.no_grad():
+            drawn = torch.rand(rows, self.n_target, device=self.device)
+            theirs = self.quantile_net_target(batch.next_observations, drawn).transpose(1, 2)
+            with evaluating(self.quantile_net):
+                ours = self.quantile_net(batch.next_observations, drawn).transpose(1, 2)
+            target = quantile_target(
+                theirs, ours, batch.rewards[:, 0], batch.dones[:, 0], discounts, self.bootstrap, rule=self.rule,
+                use_online=_coins(theirs) if self.bootstrap == "random" else None,
+            )  # fmt: skip
+        require_finite(target, type(self).__name__)
+        self._seen = theirs, ours
+        fractions = torch.rand(rows, self.n_online, device=self.device)
+        now = self.quantile_net(batch.observations, fractions)
+        index = batch.actions[..., None].long().expand(-1, self.n_online, 1)
+        return quantile_huber(now.gather(2, index)[..., 0], target, fractions).mean()
 
     def _rate(self, theirs: Tensor, ours: Tensor) -> float:
         return online_share(theirs.mean(-1), ours.mean(-1))

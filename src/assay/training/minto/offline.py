@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assay.core.errors import UsageError
-from assay.training.minto.algorithms import MintoDQN, MintoSAC, evaluating
+from assay.training.minto.algorithms import MintoDQN, MintoSAC, _ByLoss, _coins, evaluating
 from assay.training.minto.baselines import PenalisedDQN
 from assay.training.minto.data import FrameReplay, Transitions, fill_replay_buffer
 from assay.training.minto.targets import TargetError, combine, conservative_penalty, critic_target, require_finite
@@ -133,7 +133,7 @@ class IQLPolicy(DQNPolicy):
         return logits.argmax(-1) if deterministic else torch.distributions.Categorical(logits=logits).sample()
 
 
-class MintoIQL(_Offline, MintoDQN):
+class MintoIQL(_Offline, _ByLoss, MintoDQN):
     """Discrete implicit Q-learning (Kostrikov et al. 2022): no action outside the data is ever valued.
 
     The state value is an expectile of the values of recorded actions by ``bootstrap``'s combination of both networks
@@ -159,41 +159,26 @@ class MintoIQL(_Offline, MintoDQN):
         if self.bootstrap in ("double", "scdqn"):
             raise TargetError(f"bootstrap={self.bootstrap} chooses among actions, which IQL never does.")
 
-    def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Value by expectile regression, Q by the value, policy by weighted imitation: one step on their sum."""
+    def _loss(self, batch: Any, discounts: Any) -> Tensor:
+        """Value by expectile regression, Q by the value, policy by weighted imitation: their sum."""
         policy: Any = self.policy
-        policy.set_training_mode(True)
-        self._update_learning_rate(policy.optimizer)
-        losses = []
-        assert self.replay_buffer is not None
-        for _ in range(gradient_steps):
-            batch = self.replay_buffer.sample(batch_size, env=self._vec_normalize_env)
-            index = batch.actions.long()
-            obs, after = batch.observations.float(), batch.next_observations.float()
-            discounts = batch.discounts if batch.discounts is not None else self.gamma
-            with torch.no_grad():
-                theirs = self.q_net_target(obs)
-                with evaluating(self.q_net):
-                    ours = self.q_net(obs)
-                coins = torch.rand(len(obs), device=obs.device) < 0.5 if self.bootstrap == "random" else None
-                held = combine(theirs, ours, self.bootstrap, use_online=coins).gather(1, index)
-                target = batch.rewards + (1 - batch.dones) * discounts * policy.value_net(after)
-            require_finite(target, type(self).__name__)
-            gap = held - policy.value_net(obs)
-            value_loss = (torch.where(gap > 0, self.expectile, 1 - self.expectile) * gap**2).mean()
-            q_loss = functional.mse_loss(self.q_net(obs).gather(1, index), target)
-            weight = torch.exp(self.temperature * gap.detach()).clamp(max=100.0)
-            imitation = -torch.log_softmax(policy.actor_net(obs), -1).gather(1, index)
-            loss = value_loss + q_loss + (weight * imitation).mean()
-            losses.append(loss.item())
-            policy.optimizer.zero_grad()
-            loss.backward()
-            nn.utils.clip_grad_norm_(policy.parameters(), self.max_grad_norm)
-            policy.optimizer.step()
-            self._seen = theirs, ours
-        self._n_updates += gradient_steps
-        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
-        self.logger.record("train/loss", np.mean(losses))
+        index = batch.actions.long()
+        obs, after = batch.observations.float(), batch.next_observations.float()
+        with torch.no_grad():
+            theirs = self.q_net_target(obs)
+            with evaluating(self.q_net):
+                ours = self.q_net(obs)
+            coins = _coins(theirs) if self.bootstrap == "random" else None
+            held = combine(theirs, ours, self.bootstrap, use_online=coins).gather(1, index)[:, 0]
+            target = batch.rewards[:, 0] + (1 - batch.dones[:, 0]) * discounts * policy.value_net(after)[:, 0]
+        require_finite(target, type(self).__name__)
+        self._seen = theirs, ours
+        gap = held - policy.value_net(obs)[:, 0]
+        value_loss = (torch.where(gap > 0, self.expectile, 1 - self.expectile) * gap**2).mean()
+        q_loss = functional.mse_loss(self.q_net(obs).gather(1, index)[:, 0], target)
+        weight = torch.exp(self.temperature * gap.detach()).clamp(max=100.0)
+        imitation = -torch.log_softmax(policy.actor_net(obs), -1).gather(1, index)[:, 0]
+        return value_loss + q_loss + (weight * imitation).mean()
 
 
 class MintoContinuousCQL(_Offline, MintoSAC):
