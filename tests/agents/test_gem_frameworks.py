@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tiny_language import byte_tokenizer
 
 from assay.agents.gem import adapters
 from assay.agents.gem.registry import make
@@ -21,28 +22,11 @@ from assay.agents.gem.wrappers import ObservationWrapper
 GUESS = "game:GuessTheNumber-v0-easy"
 SEED = 0
 ACTIONS = ["\\boxed{1}", "\\boxed{10}", "\\boxed{2}", "\\boxed{9}"]
-MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-CHAT = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-)
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """Every byte is a token."""
-    transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    raw = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token=MARKS[0], eos_token=MARKS[2], additional_special_tokens=[MARKS[1]]
-    )
-    made.chat_template = CHAT
-    return made
+    return byte_tokenizer()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+from tiny_language import byte_tokenizer
 
 from assay.code.hardtests.problem import Case
 from assay.code.hardtests.rewards import CodeReward
@@ -18,27 +19,11 @@ from assay.code.hardtests.suite import TestSuite
 SUITE = TestSuite("double", (Case("1\n", "2\n"), Case("21\n", "42\n")), {"LLMGen": [0, 1]}, time_limit=2.0)
 GOOD = "```python\nprint(int(input()) * 2)\n```"
 BAD = "```python\nprint(2)\n```"
-MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    """Every byte is a token."""
-    transformers = pytest.importorskip("transformers")
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    raw = Tokenizer(models.BPE({letter: i for i, letter in enumerate(alphabet)}, []))
-    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    raw.decoder = decoders.ByteLevel()
-    made = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=raw, pad_token=MARKS[0], eos_token=MARKS[2], additional_special_tokens=[MARKS[1]]
-    )
-    made.chat_template = (
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
-        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
-    )
-    return made
+    return byte_tokenizer()
 
 
 @pytest.mark.parametrize("conversational", [False, True])

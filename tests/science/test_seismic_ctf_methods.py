@@ -116,7 +116,18 @@ def test_the_weights_of_linear_windows_are_least_squares():
     rows = np.concatenate([scaled[i : i + 11].T for i in range(70)])
     x, y = rows[:, :7] - rows[:, 6:7], rows[:, 7:] - rows[:, 6:7]
     plain = LinearRegression().fit(x[:, :6], y)
-    assert model._inputs(rows[:, :7]) @ model.weights_ == pytest.approx(plain.predict(x[:, :6]), abs=1e-6)
+    assert model._block(rows[:, :7]) == pytest.approx(plain.predict(x[:, :6]) + rows[:, 6:7], abs=1e-6)
+
+
+def test_without_a_penalty_dlinear_is_linear():
+    rng = np.random.default_rng(1)
+    z = np.cumsum(rng.normal(size=(300, 4)), axis=0)
+    times = Times((np.arange(300.0),), np.arange(300.0, 320.0))
+    found = [
+        build("nlinear", kind=kind, window=12, horizon=5, kernel=5, ridge=0.0).fit([z], None, times).predict(times.test)
+        for kind in ("linear", "dlinear")
+    ]
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
 
 
 def test_windows_shrink_to_short_data_and_refuse_what_is_no_window():

@@ -200,13 +200,10 @@ def _json(value: Any, kind: str) -> Any:
     return _name(one_line(str(value), 80))
 
 
-_CODE = frozenset(
-    (
-        *("if", "constructor", "toString", "toLocaleString", "valueOf", "hasOwnProperty", "isPrototypeOf"),
-        *("propertyIsEnumerable", "__proto__"),
-        *("__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
-    )
-)
+_CODE = (
+    "if", "constructor", "toString", "toLocaleString", "valueOf", "hasOwnProperty", "isPrototypeOf", "__proto__",
+    "propertyIsEnumerable", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__",
+)  # fmt: skip
 
 
 def _name(text: str) -> str:

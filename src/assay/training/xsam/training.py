@@ -149,8 +149,8 @@ def _epoch(
     net: nn.Module, opt: Any, x: Tensor, y: Tensor, size: int, recipe: Recipe, generator: torch.Generator
 ) -> tuple[float, int, int, float]:
     net.train()
-    passes: float = 0
-    opt_by_row = isinstance(opt, SharpnessAware) and opt.by_row
+    passes = 0.0
+    by_row = isinstance(opt, SharpnessAware) and opt.by_row
     total, right = torch.zeros((), device=x.device), torch.zeros((), dtype=torch.long, device=x.device)
     seen = 0
     for index in batches(len(x), size, generator, drop_last=True):
@@ -164,7 +164,7 @@ def _epoch(
             if rows is not None:
                 inputs, target = inputs[rows], target[rows]
             logits = net(inputs)
-            losses = nn.functional.cross_entropy(logits, target, reduction="none" if opt_by_row else "mean")
+            losses = nn.functional.cross_entropy(logits, target, reduction="none" if by_row else "mean")
             if not logged:
                 # The first pass alone is at the weights themselves (momentum-SAM has none there).
                 logged.append((losses.detach().mean(), (logits.detach().argmax(1) == target).sum()))
@@ -177,7 +177,7 @@ def _epoch(
             passes += 1 if rows is None else len(rows) / n
             opt.zero_grad()
             losses = compute(rows)
-            (losses.mean() if opt_by_row else losses).backward()
+            (losses.mean() if by_row else losses).backward()
             return losses
 
         if isinstance(opt, SharpnessAware):

@@ -19,6 +19,7 @@ class LinearWindows(LatentForecaster):
     """One linear map for all channels from the last ``window`` rows to the next ``horizon``, then on from there.
 
     The published models minimise the mean squared error by gradient descent; the minimum is found here in closed form.
+    There ``dlinear`` can say no more than ``linear``: only the penalty tells the two apart.
 
     Parameters
     ----------
@@ -63,8 +64,8 @@ class LinearWindows(LatentForecaster):
             raise UsageError(f"A window and what follows it need 3 rows; the longest training matrix has {longest}.")
         self.window_ = min(self.window, max(1, longest // 2))
         self.horizon_ = min(self.horizon, longest - self.window_)
-        size = 1 + self.window_ * (2 if self.kind == "dlinear" else 1)
-        left, right, count = np.zeros((size, size)), np.zeros((size, self.horizon_)), 0
+        see = self._seeing()
+        left, right, count = np.zeros((len(see.T) + 1,) * 2), np.zeros((len(see.T) + 1, self.horizon_)), 0
         for z in series:
             if len(z) < self.window_ + self.horizon_:
                 continue
@@ -73,35 +74,36 @@ class LinearWindows(LatentForecaster):
             for at in range(0, len(parts), step):
                 rows = parts[at : at + step].reshape(-1, self.window_ + self.horizon_)
                 seen, wanted = rows[:, : self.window_], rows[:, self.window_ :]
-                x, base = self._inputs(seen), self._base(seen)
+                x = np.concatenate([np.ones((len(seen), 1)), seen @ see], axis=1)
                 left += x.T @ x
-                right += x.T @ (wanted - base)
+                right += x.T @ (wanted - self._base(seen))
                 count += len(rows)
-        penalty = self.ridge * np.trace(left[1:, 1:]) / max(1, size - 1)
+        penalty = self.ridge * np.trace(left[1:, 1:]) / len(see.T)
         # The constant bears no penalty; a little on it keeps data that never move from being singular.
-        damping = np.full(size, max(penalty, 1e-9 * count))
+        damping = np.full(len(left), max(penalty, 1e-9 * count))
         damping[0] = 1e-9 * count
-        self.weights_ = np.linalg.solve(left + np.diag(damping), right)
+        weights = np.linalg.solve(left + np.diag(damping), right)
+        self.offset_, self.weights_ = weights[0], see @ weights[1:]
+
+    def _seeing(self) -> Matrix:
+        """What the map gets of a window, (window, inputs): all kinds are linear."""
+        plain = np.eye(self.window_)
+        if self.kind == "nlinear":
+            plain[-1] -= 1
+        if self.kind != "dlinear":
+            return plain
+        reach = np.arange(self.kernel) - (self.kernel - 1) // 2
+        trend = np.zeros_like(plain)
+        for at in range(self.window_):
+            np.add.at(trend[:, at], np.clip(at + reach, 0, self.window_ - 1), 1 / self.kernel)
+        return np.concatenate([trend, plain - trend], axis=1)
 
     def _base(self, seen: Matrix) -> Matrix:
-        return seen[:, -1:] if self.kind == "nlinear" else np.zeros((len(seen), 1))
+        return seen[..., -1:] if self.kind == "nlinear" else np.zeros((1, 1))
 
-    def _inputs(self, seen: Matrix) -> Matrix:
-        """A constant and what the map sees of each window, (windows, inputs)."""
-        parts = [np.ones((len(seen), 1))]
-        if self.kind == "dlinear":
-            before = (self.kernel - 1) // 2
-            padded = np.pad(seen, ((0, 0), (before, self.kernel - 1 - before)), mode="edge")
-            sums = np.cumsum(np.pad(padded, ((0, 0), (1, 0))), axis=1)
-            trend = (sums[:, self.kernel :] - sums[:, : -self.kernel]) / self.kernel
-            parts += [trend, seen - trend]
-        else:
-            parts.append(seen - self._base(seen))
-        return np.concatenate(parts, axis=1)
-
-    def _block(self, seen: Matrix) -> Matrix:
-        """The next ``horizon`` values of each window, (windows, horizon)."""
-        return self._inputs(seen) @ self.weights_ + self._base(seen)
+    def _block(self, seen: Matrix, steps: slice = slice(None)) -> Matrix:
+        """The next values of windows (..., window), those of ``steps``: (..., steps)."""
+        return seen @ self.weights_[:, steps] + self.offset_[steps] + self._base(seen)
 
     def _padded(self, rows: Matrix) -> Matrix:
         missing = max(0, self.window_ - len(rows))
@@ -111,9 +113,7 @@ class LinearWindows(LatentForecaster):
         # Before there is a whole window the first row is repeated.
         rows = np.concatenate([np.repeat(series[:1], self.window_ - 1, axis=0), series[:-1]])
         seen = np.lib.stride_tricks.sliding_window_view(rows, self.window_, axis=0)
-        weights = self.weights_[:, :1]
-        found = [self._inputs(each) @ weights + self._base(each) for each in seen]
-        return np.stack(found)[:, :, 0]
+        return self._block(seen, slice(1))[..., 0]
 
     def _ahead(self, history: Matrix, steps: int) -> Matrix:
         rows, found = self._padded(history)[-self.window_ :], np.full((steps, history.shape[1]), np.nan)
